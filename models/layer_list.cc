@@ -112,7 +112,9 @@ class Builder {
           expected.to_string() +
           (options_.regression ? " (the targets), got " : " (the classes), got ") +
           shape.to_string());
-    if (logits == probabilities_ && !options_.regression)
+    const bool takes_probabilities =
+        options_.regression && *options_.regression != engine::ops::RegressionLoss::kLogistic;
+    if (logits == probabilities_ && !takes_probabilities)
       throw engine::ModelError(path_ + ": " + graph_.describe(logits) +
                                " at the end gives probabilities, expected logits: the loss "
                                "contains it; remove it, or save the network without it");

@@ -4,7 +4,6 @@
 
 #include <sys/mman.h>
 
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,17 +11,10 @@
 #include "engine/core/cuda.h"
 #include "engine/core/cuda_host.h"
 #include "engine/core/error.h"
+#include "io/base/text/memory_text.h"
 
 namespace engine {
 namespace {
-
-std::string size_text(std::size_t bytes) {
-  char text[48];
-  const bool small = bytes < (1 << 30);
-  std::snprintf(text, sizeof text, small ? "%.1f MiB" : "%.2f GiB",
-                static_cast<double>(bytes) / (small ? 1 << 20 : 1 << 30));
-  return text;
-}
 
 void fill_with_zeros(std::byte* device_memory, std::size_t bytes) {
   cuda::set_bytes_async(device_memory, 0, bytes, nullptr);
@@ -44,7 +36,7 @@ Arena::Arena(std::size_t bytes, Device device, const char* purpose)
   }
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED)
-    throw MemoryError("out of memory: " + size_text(bytes) + " requested at once");
+    throw MemoryError("out of memory: " + base::memory_text(bytes) + " requested at once");
   madvise(block, bytes, MADV_HUGEPAGE);  // a hint: failure only costs speed
   data_ = static_cast<std::byte*>(block);
 }

@@ -108,7 +108,8 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
     for (const BufferSpec& spec : own_buffers(graph, id)) {
       std::vector<NamedLayout>& list = spec.counter ? counters : running;
       state.entries.push_back({full_name(node, spec.name),
-                               spec.counter ? Kind::kCounter : Kind::kRunning, list.size()});
+                               spec.counter ? Kind::kCounter : Kind::kRunning, list.size(),
+                               spec.is_constant});
       list.push_back({full_name(node, spec.name), TensorLayout::plain(spec.shape),
                       spec.counter ? DType::kI64 : dtype});
     }

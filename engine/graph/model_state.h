@@ -30,7 +30,8 @@ struct ModelState {
   struct Entry {  // one entry of PyTorch's state_dict
     std::string name;
     Kind kind;
-    std::size_t slot;  // in parameters.values, running or counters
+    std::size_t slot;          // in parameters.values, running or counters
+    bool is_constant = false;  // of kind kRunning, but training never changes it
   };
 
   ParameterBuffer parameters;  // in the order in which backward completes the gradients

@@ -41,6 +41,7 @@ struct BufferSpec {
   Shape shape;
   bool counter = false;
   double initial = 0;
+  bool is_constant = false;  // comes with the model, and training never changes it
 };
 
 // A number that a layer was constructed with.

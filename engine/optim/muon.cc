@@ -50,11 +50,11 @@ std::vector<std::size_t> own_slots(const OptimizerParts& parts,
 }
 
 // The orthogonalization does not depend on the order of columns or a transposition.
-Matrix matrix_of(const FlatBuffer::Slot& slot, std::size_t index, std::size_t state_index) {
-  const Shape& shape = slot.layout.file_shape;
-  const std::int64_t outputs = shape[0], others = slot.count / shape[0];
-  const bool first = slot.layout.permutation[0] == 0;
-  require(first || slot.layout.permutation[static_cast<std::size_t>(shape.rank() - 1)] == 0,
+Matrix matrix_of(const TensorLayout& layout, std::size_t index, std::size_t state_index) {
+  const Shape& shape = layout.file_shape;
+  const std::int64_t outputs = shape[0], others = shape.count() / shape[0];
+  const bool first = layout.permutation[0] == 0;
+  require(first || layout.permutation[static_cast<std::size_t>(shape.rank() - 1)] == 0,
           "muon: a matrix whose rows are not the first or last dimension in memory");
   return {.slot = index,
           .state_slot = state_index,
@@ -63,6 +63,14 @@ Matrix matrix_of(const FlatBuffer::Slot& slot, std::size_t index, std::size_t st
           .factor =
               std::sqrt(std::max(1.0, static_cast<double>(outputs) / static_cast<double>(others)))};
 }
+
+struct Workspace {  // in bytes; the largest of all matrices
+  std::size_t direction = 0, scratch = 0;
+  void add(const Matrix& m, DType dtype, Device::Kind device) {
+    direction = std::max(direction, static_cast<std::size_t>(m.rows * m.columns) * size_of(dtype));
+    scratch = std::max(scratch, ops::orthogonalize_scratch_bytes(m.rows, m.columns, dtype, device));
+  }
+};
 
 // Formats names as "blocks.{0,1,2}.fc.weight, layer2.0.weight": names that differ only in their
 // last number are grouped.
@@ -115,22 +123,16 @@ class Muon final : public Optimizer {
     const std::vector<std::size_t> hidden = own_slots(parts, hidden_),
                                    others = own_slots(parts, others_);
     for (std::size_t i = 0; i < hidden.size(); ++i)
-      matrices_.push_back(matrix_of(parts.values.slots()[hidden[i]], hidden[i], i));
+      matrices_.push_back(matrix_of(parts.values.slots()[hidden[i]].layout, hidden[i], i));
     momentum_ = buffer_of(parts.values, hidden);
     first_ = buffer_of(parts.values, others);
     second_ = buffer_of(parts.values, others);
     add_runs(parts.values, others);
-    std::int64_t most = 0;
-    std::size_t scratch = 0;
-    for (const Matrix& m : matrices_) {
-      most = std::max(most, m.rows * m.columns);
-      scratch = std::max(scratch,
-                         ops::orthogonalize_scratch_bytes(m.rows, m.columns, parts.values.dtype(),
-                                                          parts.values.device().kind));
-    }
-    direction_ = Arena(static_cast<std::size_t>(most) * size_of(parts.values.dtype()),
-                       parts.values.device());
-    scratch_ = Arena(scratch, parts.values.device());
+    Workspace workspace;
+    for (const Matrix& m : matrices_)
+      workspace.add(m, parts.values.dtype(), parts.values.device().kind);
+    direction_ = Arena(workspace.direction, parts.values.device());
+    scratch_ = Arena(workspace.scratch, parts.values.device());
     text_ = "muon on " + names_text(matrix_names(parts.values)) + "; adamw lr " +
             base::number_text("%g", parts.settings.at("muon-adam-lr")) + " on the other " +
             std::to_string(others_.size());
@@ -280,6 +282,14 @@ std::unique_ptr<Optimizer> make(const OptimizerSpec& spec, const OptimizerParts&
   return std::make_unique<Muon>(spec, parts);
 }
 
+std::size_t workspace_bytes(std::span<const TensorLayout> hidden_matrices, DType dtype,
+                            Device::Kind device) {
+  Workspace workspace;
+  for (const TensorLayout& layout : hidden_matrices)
+    workspace.add(matrix_of(layout, 0, 0), dtype, device);
+  return workspace.direction + workspace.scratch;
+}
+
 }  // namespace
 
 using Kind = OptimizerOption::Kind;
@@ -302,6 +312,7 @@ const OptimizerSpec kMuonSpec{
                {"exp_avg_sq", StateRole::kSecondMoment, nullptr, OptimizerState::Of::kOthers}},
     .on_cuda = true,
     .by_ranges = false,
-    .make = make};
+    .make = make,
+    .workspace_bytes = workspace_bytes};
 
 }  // namespace engine

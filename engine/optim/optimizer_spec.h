@@ -83,6 +83,10 @@ struct OptimizerSpec {
   bool by_ranges;
   // Throws ModelError if such a model has no parameters for the optimizer.
   std::unique_ptr<Optimizer> (*make)(const OptimizerSpec& spec, const OptimizerParts& parts);
+  // Returns the bytes beside the states, of an optimizer that updates these hidden matrices; null:
+  // none.
+  std::size_t (*workspace_bytes)(std::span<const TensorLayout> hidden_matrices, DType dtype,
+                                 Device::Kind device) = nullptr;
 };
 
 // All optimizers, in the order of --help; find_optimizer() returns nullptr for an unknown name.

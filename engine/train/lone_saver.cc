@@ -24,8 +24,10 @@ void LoneSaver::keep_state(bool epoch_end, bool evaluation_follows) {
   const bool needed = lone == LoneState::kLastMean || on_device;
   const bool is_resumable = lone == LoneState::kIndependent ||
                             (state.policy.is_in_sync() && (lone != LoneState::kOwn || epoch_end));
+  if (!needed || !is_resumable || !budget_.allows(base::steady_seconds())) return;
+  // A device is still computing the step, which is no cost of the copy.
+  if (on_device) static_cast<void>(context_.parts.work.results());
   const double start = base::steady_seconds();
-  if (!needed || !is_resumable || start < next_copy_) return;
   const base::TraceSpan span("copy the state");
   const PendingEvaluation before = state.pending_evaluation;
   if (evaluation_follows) state.pending_evaluation = PendingEvaluation::kAll;
@@ -34,8 +36,7 @@ void LoneSaver::keep_state(bool epoch_end, bool evaluation_follows) {
     if (!first_not_finite(state.model, true)) context_.parts.checkpoints->keep(state);
   }
   state.pending_evaluation = before;
-  const double end = base::steady_seconds();
-  next_copy_ = end + (end - start) / (on_device ? kMaxFractionOnDevice : kMaxFraction);
+  budget_.add(start, base::steady_seconds(), on_device ? kMaxFractionOnDevice : kMaxFraction);
 }
 
 // Rank 0 may have saved its own state, if states differ by rank.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/train/copy_budget.h"
 #include "engine/train/loop_context.h"
 #include "engine/train/step_recovery.h"
 
@@ -48,7 +49,7 @@ class LoneSaver {
 
   LoopContext& context_;
   const StepRecovery& recovery_;
-  double next_copy_ = 0;  // steady seconds before which keep_state() copies nothing
+  CopyBudget budget_;  // of keep_state()
 };
 
 }  // namespace engine

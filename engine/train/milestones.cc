@@ -49,6 +49,8 @@ void Milestones::catch_up() {
   const std::int64_t step = state.progress.global_step;
   if (step == 0) return;
   const bool epoch_end = state.progress.step_in_epoch == 0, carried_over = parts.done.has_value();
+  const bool completes = parts.average != nullptr && parts.average->is_incomplete(state.progress);
+  if (completes) complete_average(/*is_saved=*/true);
   if (carried_over && is_due(options.evaluate, epoch_end) && context_.done.evaluated != step)
     state.pending_evaluation = PendingEvaluation::kAll;
   const PendingEvaluation left = state.pending_evaluation;
@@ -63,22 +65,40 @@ void Milestones::catch_up() {
                           state.pending_evaluation == PendingEvaluation::kNone && !carried_over;
   const bool save_due =
       carried_over && is_due(options.save, epoch_end) && context_.done.saved != step;
-  if (best_unsaved_ || save_due || is_made_up) save();
+  if (best_unsaved_ || save_due || is_made_up || completes) save();
 }
 
 bool Milestones::average_weights() {
   WeightAverage* const average = context_.parts.average;
   const TrainProgress& progress = context_.progress();
-  const bool last = context_.is_last_step();
-  if (average == nullptr || (progress.step_in_epoch != 0 && !last)) return false;
-  context_.set_activity("averaging the weights of epochs");
-  const base::TraceSpan span("average the weights of epochs");
-  const TrainClock::Exclusion exclusion(context_.clock);
+  if (average == nullptr || (progress.step_in_epoch != 0 && !context_.is_last_step())) return false;
   const bool before = average->ready();
-  recovery_.mark_unknown();
-  average->end_epoch(context_.parts.state.home, progress, last);
-  recovery_.mark_complete();
+  {
+    const base::TraceSpan span("average the weights of epochs");
+    const TrainClock::Exclusion exclusion(context_.clock);
+    context_.set_activity("averaging the weights of epochs");
+    recovery_.mark_unknown();
+    average->end_epoch(context_.parts.state.home, progress);
+    recovery_.mark_complete();
+  }
+  if (average->is_incomplete(progress)) complete_average(/*is_saved=*/false);
   return !before && average->ready();
+}
+
+void Milestones::complete_average(bool is_saved) {
+  const TrainerParts& parts = context_.parts;
+  if (!is_saved && parts.checkpoints != nullptr) {
+    if (parts.evaluator != nullptr) parts.state.pending_evaluation = PendingEvaluation::kAll;
+    save();
+    parts.checkpoints->finish();
+  }
+  const base::TraceSpan span("complete the average");
+  const TrainClock::Exclusion exclusion(context_.clock);
+  context_.set_activity("recomputing the statistics of the average");
+  recovery_.mark_unknown();
+  parts.average->complete(parts.state.home, context_.progress());
+  recovery_.mark_complete();
+  context_.done.saved = -1;  // the checkpoint of this step is without what is complete now
 }
 
 bool Milestones::evaluates_after_step(bool epoch_end, bool must_evaluate) const {

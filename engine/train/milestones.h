@@ -47,6 +47,8 @@ class Milestones {
     return is_due(every, context_.progress(), epoch_end);
   }
   bool has_average() const;
+  // Saves the step, unless `is_saved`, and completes the average: a failure loses no step.
+  void complete_average(bool is_saved);
   void evaluate();
   void evaluate_average();
   // Evaluates the current weights. Null: stopped, or an error that end_evaluation() throws.

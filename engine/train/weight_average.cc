@@ -59,25 +59,36 @@ std::int64_t EpochAverage::first_epoch(const TrainProgress& progress) const {
   return options_.run.total_epochs(progress) - options_.epochs + 1;
 }
 
-void EpochAverage::end_epoch(StateHome& home, const TrainProgress& progress, bool last) {
-  const std::int64_t ended = progress.epoch + (progress.step_in_epoch != 0 ? 1 : 0);
-  if (ended < first_epoch(progress)) return;
-  const HostView view(home, Access::kRead);  // complete() restores whatever it changes
+bool EpochAverage::is_at_end(const TrainProgress& progress) const {
+  return progress.global_step == options_.run.total_steps(progress);
+}
+
+std::int64_t EpochAverage::ended_epochs(const TrainProgress& progress) const {
+  return progress.epoch + (progress.step_in_epoch != 0 && is_at_end(progress) ? 1 : 0);
+}
+
+void EpochAverage::end_epoch(StateHome& home, const TrainProgress& progress) {
+  if (ended_epochs(progress) < first_epoch(progress)) return;
+  const HostView view(home, Access::kRead);
   ++count_;
   const ops::AverageStep step{.weight = 1.0 / static_cast<double>(count_), .first = count_ == 1};
   ops::update(context_, {.step = step,
                          .gradient = model_.parameters.values.flat(),
                          .states = {},
                          .value = values_.flat()});
-  if (last) complete(ended);
+  if (is_at_end(progress) && running_.bytes() == 0) complete_ = true;
 }
 
-// The model's own buffers are restored.
-void EpochAverage::complete(std::int64_t epoch) {
+bool EpochAverage::is_incomplete(const TrainProgress& progress) const {
+  return count_ > 0 && !complete_ && is_at_end(progress);
+}
+
+void EpochAverage::complete(StateHome& home, const TrainProgress& progress) {
+  const HostView view(home, Access::kRead);  // whatever changes is restored
   if (running_.bytes() > 0) {
     const FlatBuffer running = copy_of(model_.running), counters = copy_of(model_.counters);
     swap_contents(model_.parameters.values, values_);
-    options_.recompute_statistics(epoch);
+    options_.recompute_statistics(ended_epochs(progress));
     swap_contents(model_.parameters.values, values_);
     copy_flat(model_.running, running_);
     copy_flat(running, model_.running);
@@ -109,9 +120,8 @@ void EpochAverage::restore(const io::Checkpoint& checkpoint, const std::string& 
   const TrainProgress at{checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
                          checkpoint.samples_seen};
   const std::int64_t found = there ? find_counter(checkpoint.counters, kAveragedEpochs, 0) : 0,
-                     expected = std::max<std::int64_t>(0, checkpoint.epoch - first_epoch(at) + 1);
-  const bool ended = there && average_is_complete(checkpoint) &&
-                     checkpoint.global_step == options_.run.total_steps(at);
+                     expected = std::max<std::int64_t>(0, ended_epochs(at) - first_epoch(at) + 1);
+  const bool ended = there && average_is_complete(checkpoint) && is_at_end(at);
   count_ = 0;
   complete_ = false;
   if (!ended && found != expected) {

@@ -22,9 +22,12 @@ class WeightAverage {
  public:
   virtual ~WeightAverage() = default;
   virtual const char* name() const = 0;  // name of the weights in evaluations: "ema", "average"
-  // Called at the end of an epoch or of the run (`last`), when replicas are synchronized.
-  // Collective.
-  virtual void end_epoch(StateHome& /*home*/, const TrainProgress&, bool /*last*/) {}
+  // Called at the end of an epoch or of the run, when replicas are synchronized. Collective.
+  virtual void end_epoch(StateHome& /*home*/, const TrainProgress&) {}
+  // Returns true at the end of a run whose average still needs complete(), which may fail.
+  virtual bool is_incomplete(const TrainProgress&) const { return false; }
+  // REQUIRES: is_incomplete(). Collective.
+  virtual void complete(StateHome& /*home*/, const TrainProgress&) {}
   // Returns true if there is already an average to evaluate.
   virtual bool ready() const = 0;
   // Exchanges the model's weights and the average; a second call restores both. REQUIRES: ready(),
@@ -40,7 +43,7 @@ std::unique_ptr<WeightAverage> make_weight_average(Optimizer& optimizer, ModelSt
 // Stochastic weight averaging (Izmailov et al., 2018): the mean of the parameters at the ends of
 // the last epochs; if the run ends within an epoch, that is the end of its last one. At the end of
 // the run the average also has buffers: running statistics of the mean. Its mean and count are part
-// of the state.
+// of the state, so that a run which was stopped before complete() makes up for it when resumed.
 struct EpochAverageOptions {
   std::int64_t epochs = 1;  // averages the ends of this many epochs
   RunLength run = {};
@@ -57,7 +60,9 @@ class EpochAverage final : public WeightAverage, public Stateful {
 
   const char* name() const override { return "average"; }
   bool ready() const override { return complete_; }
-  void end_epoch(StateHome& home, const TrainProgress& progress, bool last) override;
+  void end_epoch(StateHome& home, const TrainProgress& progress) override;
+  bool is_incomplete(const TrainProgress& progress) const override;
+  void complete(StateHome& home, const TrainProgress& progress) override;
   void swap() override;
 
   void capture(StateCopy& copy) const override;
@@ -67,7 +72,9 @@ class EpochAverage final : public WeightAverage, public Stateful {
  private:
   // The first epoch (from 1) that counts, for a run with this progress.
   std::int64_t first_epoch(const TrainProgress& progress) const;
-  void complete(std::int64_t epoch);
+  bool is_at_end(const TrainProgress& progress) const;
+  // The number of epochs that have ended: at the end of the run, one that it leaves counts as well.
+  std::int64_t ended_epochs(const TrainProgress& progress) const;
 
   ModelState& model_;
   KernelContext context_;

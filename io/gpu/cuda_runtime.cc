@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "io/base/machine/environment.h"
-#include "io/base/text/text_parts.h"
+#include "io/base/text/memory_text.h"
 #include "io/gpu/device_memory.h"
 
 namespace base::cuda {
@@ -41,9 +41,8 @@ std::string free_memory_text() {
     cudaGetLastError();
     return "";
   }
-  return number_text(", %.2f", static_cast<double>(free_bytes) / (1 << 30)) +
-         number_text(" of %.2f GiB are free", static_cast<double>(total) / (1 << 30)) +
-         " on cuda:" + std::to_string(device);
+  return ", " + memory_text(free_bytes) + " of " + memory_text(total) +
+         " are free on cuda:" + std::to_string(device);
 }
 
 }  // namespace
@@ -164,9 +163,8 @@ void* allocate_pinned(std::size_t bytes) {
   const cudaError_t code = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
   if (code == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    throw CudaError(
-        "out of memory: " + number_text("%.2f GiB", static_cast<double>(bytes) / (1 << 30)) +
-        " of pinned memory of the host wanted (cudaHostAlloc)");
+    throw CudaError("out of memory: " + memory_text(bytes) +
+                    " of pinned memory of the host wanted (cudaHostAlloc)");
   }
   expect(code, "cudaHostAlloc");
   if (bytes > 0) std::memset(memory, 0, bytes);

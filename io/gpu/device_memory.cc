@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "io/base/text/text_parts.h"
+#include "io/base/text/memory_text.h"
 
 namespace base::cuda {
 namespace {
@@ -21,15 +21,11 @@ Held& held() {
   return *it;
 }
 
-std::string gib(std::size_t bytes) {
-  return number_text("%.2f", static_cast<double>(bytes) / (1 << 30));
-}
-
 std::string shortage_text(const MemoryShortage& s) {
   const std::string purpose = MemoryPurpose::text();
-  return "out of memory on cuda:" + std::to_string(s.device) + ": " + gib(s.wanted) +
-         " GiB wanted" + (purpose.empty() ? "" : " for " + purpose) + ", " + gib(s.free) + " of " +
-         gib(s.total) + " GiB are free";
+  return "out of memory on cuda:" + std::to_string(s.device) + ": " + memory_text(s.wanted) +
+         " wanted" + (purpose.empty() ? "" : " for " + purpose) + ", " + memory_text(s.free) +
+         " of " + memory_text(s.total) + " are free";
 }
 
 }  // namespace

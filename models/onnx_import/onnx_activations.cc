@@ -74,15 +74,56 @@ void translate_hard_sigmoid(OnnxOperator& op) {
   op.set(std::move(value));
 }
 
-void translate_elu(OnnxOperator& op) {
-  if (const double alpha = op.real("alpha", 1); alpha != 1)
-    throw OnnxUnsupported("alpha " + base::shortest_text(alpha) + ", expected 1");
-  set_activation(op, "elu");
-}
-
 int add_relu(OnnxOperator& op, int layer) { return op.add_layer("relu", {layer}); }
 int add_negative(OnnxOperator& op, int layer) {
   return op.add_layer("scale_shift", {layer}, {{"scale", "-1"}});
+}
+
+// gamma * x above 0, and gamma * alpha * (exp(x) - 1) below: relu(x) + alpha * elu(min(x, 0)). As
+// in PyTorch, the gradient at 0 is that of the second one.
+void set_elu(OnnxOperator& op, double alpha, double gamma) {
+  OnnxActivation above = materialized(op, plain_input(op, 0)), below = above;
+  if (alpha == 1) {
+    add_function(op, above, "elu");
+  } else {
+    above.layer = add_relu(op, above.layer);
+    add_clip(op, below, -std::numeric_limits<double>::infinity(), 0);
+    add_function(op, below, "elu");
+    below.plain.scale = alpha;
+    above = combined(op, "add", std::move(above), std::move(below));
+  }
+  above.plain.scale *= gamma;
+  set_plain(op, std::move(above));
+}
+
+void translate_elu(OnnxOperator& op) {
+  const double alpha = op.real("alpha", 1);
+  if (alpha == 1) return set_activation(op, "elu");
+  set_elu(op, alpha, 1);
+}
+
+// PyTorch's number if the file has it as a float.
+double selu_number(OnnxOperator& op, const char* name, double torch) {
+  const double found = op.real(name, torch);
+  return static_cast<float>(found) == static_cast<float>(torch) ? torch : found;
+}
+
+void translate_selu(OnnxOperator& op) {
+  set_elu(op, selu_number(op, "alpha", 1.6732632423543772848),
+          selu_number(op, "gamma", 1.0507009873554804935));
+}
+
+// max(0, x) + min(0, alpha * (exp(x / alpha) - 1)) = alpha * elu(x / alpha)
+void translate_celu(OnnxOperator& op) {
+  const double alpha = op.real("alpha", 1);
+  if (!(alpha > 0 && std::isfinite(alpha)))
+    throw OnnxUnsupported("alpha " + base::shortest_text(alpha) + ", expected a number above 0");
+  OnnxActivation value = plain_input(op, 0);
+  value.plain.scale /= alpha;
+  value = materialized(op, std::move(value));
+  add_function(op, value, "elu");
+  value.plain.scale = alpha;
+  set_plain(op, std::move(value));
 }
 
 // An exporter may have given the slope further dimensions; it is the same parameter.
@@ -225,6 +266,8 @@ std::vector<OnnxOperatorRow> onnx_activations() {
           {"HardSwish", translate_hard_swish},
           {"LeakyRelu", translate_leaky_relu},
           {"Elu", translate_elu},
+          {"Selu", translate_selu},
+          {"Celu", translate_celu},
           {"PRelu", translate_prelu},
           {"Max", translate_extreme},
           {"Min", translate_extreme},

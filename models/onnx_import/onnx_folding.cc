@@ -65,6 +65,18 @@ bool is_matrix(const OnnxConstant& constant) {
   return tensor.shape.size() == 2 && tensor.type && base::is_floating(*tensor.type);
 }
 
+// Numbers that the exporter has computed, perhaps from parameters, are not trained.
+void note_computed_inputs(OnnxOperator& op) {
+  if (op.node().type == "Shape") return;
+  for (std::size_t i = 0; i < op.node().inputs.size(); ++i) {
+    const auto* constant = op.has_input(i) ? std::get_if<OnnxConstant>(&op.input(i)) : nullptr;
+    if (constant == nullptr || constant->origin != OnnxOrigin::kComputed) continue;
+    const io::StoredTensor& tensor = *constant->tensor;
+    if (tensor.count() > 1 && tensor.type && base::is_floating(*tensor.type))
+      add_once(op.all().read_as_computed, initializer_name(*constant));
+  }
+}
+
 }  // namespace
 
 bool fold_node(OnnxOperator& op) {
@@ -87,6 +99,7 @@ bool fold_node(OnnxOperator& op) {
         (type == "Transpose" && constant != nullptr && is_matrix(*constant)))
       return false;
   }
+  note_computed_inputs(op);
   const std::size_t before = op.all().computed;
   OnnxTensor result = found->second(op);
   const std::size_t counted = op.all().computed - before, elements = count_of(result);

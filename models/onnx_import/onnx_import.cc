@@ -12,6 +12,7 @@
 #include "io/interchange/array_files.h"
 #include "models/onnx_import/onnx_nodes.h"
 #include "models/onnx_parameters/onnx_heads.h"
+#include "models/onnx_parameters/onnx_merged_modules.h"
 #include "models/onnx_parameters/onnx_parameter_notes.h"
 #include "models/onnx_parameters/onnx_sharing.h"
 #include "models/onnx_tokens/onnx_masks.h"
@@ -88,8 +89,9 @@ std::string file_layout_text(const OnnxTranslation& all, const std::vector<bool>
     const OnnxListedLayer& layer = all.layers.all()[i];
     for (const OnnxLayerArray& array : layer.arrays) {
       const OnnxConstant& from = array.from;
-      if (!needed[i] || from.tensor == nullptr || !all.origins.has_layout_of_module(*from.tensor))
-        continue;
+      if (!needed[i] || from.tensor == nullptr) continue;
+      const bool is_in_order = from.computation == OnnxComputation::kShared;
+      if (!is_in_order && !all.origins.has_layout_of_module(*from.tensor)) continue;
       if (!from.transposed && from.tensor->shape == array.shape) continue;
       const std::string name = "\"" + layer.name + "." + array.name + "\"";
       shapes += (shapes.empty() ? "" : ", ") + name + " = " + base::shape_text(from.tensor->shape);
@@ -210,7 +212,10 @@ std::string probability_note(const OnnxLayerList& layers, int output) {
 // Again if several layers read a parameter in different ways: it is a layer of its own then.
 TranslatedGraph translate_graph(const io::OnnxReader& file, OnnxReading how) {
   while (true) {
-    TranslatedGraph graph{std::make_unique<OnnxTranslation>(file, how, causal_masks(file)), {}, {}};
+    TranslatedGraph graph{std::make_unique<OnnxTranslation>(file, how, constant_masks(file),
+                                                            with_separate_modules(file.graph())),
+                          {},
+                          {}};
     graph.output = translate_nodes(*graph.all);
     graph.needed = needed_layers(graph.all->layers, graph.output.layer);
     if (separate_parameters(*graph.all, graph.needed, how.apart)) continue;

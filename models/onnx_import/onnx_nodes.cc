@@ -2,6 +2,7 @@
 #include "models/onnx_import/onnx_nodes.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -11,11 +12,38 @@
 #include "models/onnx_import/onnx_operators.h"
 #include "models/onnx_parameters/onnx_sharing.h"
 #include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {
 
 constexpr std::size_t kMaxShownProblems = 20;
+constexpr std::int64_t kOldOpset = 18;  // later operators are exported as others
+
+// The node of a norm without parameters that reads those of another module, which are ones and
+// zeros: with constants in their place.
+std::optional<io::ReadNode> with_neutral_inputs(OnnxTranslation& all, const io::ReadNode& node) {
+  std::optional<io::ReadNode> changed;
+  OnnxOperator op(all, node);
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const OnnxKnown* known = all.values.find(node.inputs[i]);
+    const auto* constant = known == nullptr ? nullptr : std::get_if<OnnxConstant>(known);
+    if (constant == nullptr || constant->origin != OnnxOrigin::kParameter ||
+        constant->tensor->count() > kMaxOnnxComputed ||
+        (constant->tensor->type != io::DType::kF32 && constant->tensor->type != io::DType::kF64) ||
+        !is_neutral_input(node, i))
+      continue;
+    const double number = node.type == "Mul" || (node.type != "Add" && i == 1) ? 1 : 0;
+    OnnxTensor tensor = op.tensor(i);
+    count_computed(op, count_of(tensor));
+    if (!std::ranges::all_of(tensor.reals, [&](double value) { return value == number; })) continue;
+    const std::string name = node.inputs[i] + "\nneutral";
+    all.values.set(name, std::move(tensor));
+    if (!changed) changed = node;
+    changed->inputs[i] = name;
+  }
+  return changed;
+}
 
 class NodePass {
  public:
@@ -37,7 +65,9 @@ class NodePass {
     if (count_ > kMaxShownProblems)
       text += "and " + std::to_string(count_ - kMaxShownProblems) + " more; ";
     text.resize(text.size() - 2);
-    if (has_unknown_) text += "; known operators: " + onnx_operator_names();
+    if (has_unknown_) text += "; docs/onnx-models.md lists the known operators";
+    if (has_unknown_ && all_.graph.opset > kOldOpset)
+      text += ": opset_version=" + std::to_string(kOldOpset) + " may export others";
     throw engine::ModelError(text);
   }
 
@@ -64,7 +94,8 @@ class NodePass {
     const OnnxBuild build = find_onnx_operator(node.type);
     if (node.outputs.empty()) return report(node, "it has no output");
     try {
-      OnnxOperator op(all_, node);
+      const std::optional<io::ReadNode> changed = with_neutral_inputs(all_, node);
+      OnnxOperator op(all_, changed ? *changed : node);
       if (fold_node(op)) return;
       if (build == nullptr) {
         has_unknown_ = true;
@@ -114,6 +145,7 @@ OnnxActivation with_classes_before_positions(OnnxActivation output, std::int64_t
 }  // namespace
 
 OnnxActivation translate_nodes(OnnxTranslation& all) {
+  share_orders(all);
   NodePass(all).run();
   expect_shared_weights(all);
   restore_zero_biases(all.layers);
@@ -127,6 +159,11 @@ OnnxActivation translate_nodes(OnnxTranslation& all) {
   if (output.shape.empty() || output.shape[0] != kOnnxBatch)
     throw engine::ModelError(who + "has the shape " + onnx_shape_text(output.shape) +
                              ", expected samples in its first dimension, [batch, ...]");
+  if (output.shape.size() == 1) {  // a number for each sample
+    output = as_plain(output);
+    output.plain.dims.emplace_back();
+    output = as_special(std::move(output));
+  }
   if (output.layout == OnnxActivation::Layout::kPlain && output.shape.size() == 2 &&
       output.shape[0] == kOnnxBatch) {
     OnnxOperator last(all, all.graph.nodes.back());

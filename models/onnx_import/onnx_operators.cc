@@ -3,7 +3,6 @@
 
 #include <map>
 
-#include "io/base/text/text_parts.h"
 #include "models/onnx_tokens/onnx_constant_entries.h"
 #include "models/onnx_windows/onnx_window_operators.h"
 
@@ -17,7 +16,7 @@ const std::map<std::string, OnnxBuild>& onnx_table() {
          {onnx_weight_operators(), onnx_activations(), onnx_plain_operators(),
           onnx_shape_operators(), onnx_general_operators(), onnx_movements(), onnx_convolutions(),
           onnx_norms(), onnx_pools(), onnx_resizing(), onnx_padding(), onnx_token_operators(),
-          onnx_sequences(), onnx_einsum()})
+          onnx_sequences(), onnx_einsum(), onnx_attention_operators()})
       for (const OnnxOperatorRow& row : rows) all.emplace(row.type, row.build);
     return all;
   }();
@@ -29,12 +28,6 @@ const std::map<std::string, OnnxBuild>& onnx_table() {
 OnnxBuild find_onnx_operator(const std::string& type) {
   const auto found = onnx_table().find(type);
   return found == onnx_table().end() ? nullptr : found->second;
-}
-
-std::string onnx_operator_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, build] : onnx_table()) names.push_back(name);
-  return base::join_text(names);
 }
 
 }  // namespace models

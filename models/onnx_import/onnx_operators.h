@@ -10,7 +10,6 @@ namespace models {
 
 // Returns null for an unknown type.
 OnnxBuild find_onnx_operator(const std::string& type);
-std::string onnx_operator_names();
 
 // The rows of each file.
 std::vector<OnnxOperatorRow> onnx_weight_operators();   // layers with parameters
@@ -22,7 +21,10 @@ std::vector<OnnxOperatorRow> onnx_sums();               // sums, and functions o
 std::vector<OnnxOperatorRow> onnx_movements();          // numbers in another order
 std::vector<OnnxOperatorRow> onnx_einsum();
 std::vector<OnnxOperatorRow> onnx_sequences();
+std::vector<OnnxOperatorRow> onnx_attention_operators();
 
+// Whether the layer's numbers are known to be 0 or 1.
+bool is_onnx_truth(const OnnxLayerList& layers, int layer);
 // x * sigmoid(x) as one layer; returns false for other products.
 bool set_gated(OnnxOperator& op);
 // A MatMul of two outputs of layers; one of attention becomes `self_attention`.

@@ -90,16 +90,6 @@ OnnxActivation compared(OnnxOperator& op, const char* function, OnnxActivation a
   return combined_all(op, {"compare", {{"function", name}}}, {std::move(a), std::move(b)});
 }
 
-// Whether the layer's numbers are known to be 0 or 1.
-bool is_truth(const OnnxLayerList& layers, int layer) {
-  if (layer < 0) return false;
-  const OnnxListedLayer& from = layers.at(layer);
-  const std::vector<std::pair<std::string, std::string>> negation{{"scale", "-1"}, {"shift", "1"}};
-  const bool is_negation = from.kind == "scale_shift" && from.options == negation;
-  if (from.kind != "multiply" && !is_negation) return from.kind == "compare";
-  return std::ranges::all_of(from.inputs, [&](int input) { return is_truth(layers, input); });
-}
-
 // 1 - x, for x of 0 or 1.
 OnnxActivation negated(OnnxOperator& op, OnnxActivation value) {
   value = materialized(op, std::move(value));
@@ -140,7 +130,7 @@ void translate_cast(OnnxOperator& op) {
     throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
                           ", expected 1 (float), 9 (bool) or 11 (double)");
   OnnxActivation value = plain_input(op, 0);
-  if (is_truth(op.all().layers, value.layer) && value.plain.scale == 1)
+  if (is_onnx_truth(op.all().layers, value.layer) && value.plain.scale == 1)
     return set_plain(op, std::move(value));
   OnnxTensor zero{.shape = {1}, .integers = {0}, .reals = {}};
   set_plain(
@@ -162,6 +152,15 @@ void translate_where(OnnxOperator& op) {
 }
 
 }  // namespace
+
+bool is_onnx_truth(const OnnxLayerList& layers, int layer) {
+  if (layer < 0) return false;
+  const OnnxListedLayer& from = layers.at(layer);
+  const std::vector<std::pair<std::string, std::string>> negation{{"scale", "-1"}, {"shift", "1"}};
+  const bool is_negation = from.kind == "scale_shift" && from.options == negation;
+  if (from.kind != "multiply" && !is_negation) return from.kind == "compare";
+  return std::ranges::all_of(from.inputs, [&](int input) { return is_onnx_truth(layers, input); });
+}
 
 std::vector<OnnxOperatorRow> onnx_plain_operators() {
   std::vector<OnnxOperatorRow> rows{{"Dropout", translate_dropout},

@@ -72,8 +72,13 @@ int layer_of_kind(OnnxOperator& op, int layer, const char* kind) {
   return layer >= 0 && op.all().layers.at(layer).kind == kind ? layer : -1;
 }
 
+// The largest head that attention accepts on a CUDA device.
+constexpr std::int64_t kMaxHead = 256;
+
 struct Attention {
   OnnxActivation q;  // of one layer, with axes [t..., 3, heads..., size...]
+  // Keys and values of layers of their own, like q with axes [t..., heads..., size...]; else none.
+  std::vector<OnnxActivation> apart;
   std::int64_t heads = 0, size = 0;
   double dropout = 0;
   int entries = -1;  // the axis of 3
@@ -91,10 +96,14 @@ int entry_axis(const OnnxPlain& plain, std::int64_t entry) {
   return found;
 }
 
-bool same_layout(const OnnxActivation& a, const OnnxActivation& b) {
-  return a.layer == b.layer && a.plain.dims == b.plain.dims &&
-         std::ranges::equal(a.plain.axes, b.plain.axes, {}, &OnnxPlain::Axis::extent,
-                            &OnnxPlain::Axis::extent);
+bool same_layout(const OnnxPlain& a, const OnnxPlain& b) {
+  return a.dims == b.dims &&
+         std::ranges::equal(a.axes, b.axes, {}, &OnnxPlain::Axis::extent, &OnnxPlain::Axis::extent);
+}
+
+bool is_whole(const OnnxPlain& plain) {
+  return std::ranges::all_of(plain.axes,
+                             [](const OnnxPlain::Axis& axis) { return axis.entry < 0; });
 }
 
 // The layer of scores whose softmax the value is, perhaps with a mask and dropout; -1: it is
@@ -113,7 +122,8 @@ int scores_of(OnnxOperator& op, const OnnxActivation& weights, Attention& found)
   return found.is_causal ? causal->second : layer;
 }
 
-// Whether the axes are [t..., 3, heads..., size...] in this order; sets their extents.
+// Whether the axes are [t..., 3, heads..., size...] in this order, or without the 3; sets their
+// extents.
 bool is_attention_order(const OnnxPlain& q, Attention& found) {
   const std::size_t rank = q.dims.size();
   std::vector<int> order = q.dims[rank - 2], heads = leading_axes(q);
@@ -121,14 +131,22 @@ bool is_attention_order(const OnnxPlain& q, Attention& found) {
   if (contains_samples(order) || contains_samples(sizes)) return false;
   found.heads = extent_of(q, heads);
   found.size = extent_of(q, sizes);
-  order.push_back(found.entries);
+  if (found.entries >= 0) order.push_back(found.entries);
   order.insert(order.end(), heads.begin(), heads.end());
   order.insert(order.end(), sizes.begin(), sizes.end());
   return std::ranges::is_sorted(order) && order.size() == q.axes.size() && found.heads > 0;
 }
 
-// softmax(q k^T) v, with q, k and v side by side in the output of one layer. `weights` is the
-// softmax.
+// Whether the three are side by side in the output of one layer; sets the axis of 3.
+bool are_of_one_layer(const OnnxActivation& q, const OnnxActivation& k, const OnnxActivation& v,
+                      Attention& found) {
+  found.entries = entry_axis(q.plain, 0);
+  return found.entries >= 0 && q.layer == k.layer && q.layer == v.layer &&
+         entry_axis(k.plain, 1) == found.entries && entry_axis(v.plain, 2) == found.entries;
+}
+
+// softmax(q k^T) v, with q, k and v side by side in the output of one layer, or if each position
+// reads earlier ones alone, of several layers. `weights` is the softmax.
 std::optional<Attention> attention_of(OnnxOperator& op, const OnnxActivation& weights,
                                       const OnnxActivation& v) {
   Attention found;
@@ -140,31 +158,48 @@ std::optional<Attention> attention_of(OnnxOperator& op, const OnnxActivation& we
   const std::size_t rank = q.plain.dims.size();
   if (rank < 3 || k.plain.dims.size() != rank) return std::nullopt;
   std::swap(k.plain.dims[rank - 1], k.plain.dims[rank - 2]);
-  found.entries = entry_axis(q.plain, 0);
-  if (!same_layout(q, k) || !same_layout(q, v) || found.entries < 0 ||
-      entry_axis(k.plain, 1) != found.entries || entry_axis(v.plain, 2) != found.entries ||
-      v.plain.scale != 1 || !is_attention_order(q.plain, found))
+  const bool is_one = are_of_one_layer(q, k, v, found);
+  if (!is_one) found.entries = -1;
+  if (!same_layout(q.plain, k.plain) || !same_layout(q.plain, v.plain) || v.plain.scale != 1 ||
+      !is_attention_order(q.plain, found))
     return std::nullopt;
+  const bool are_apart = found.is_causal && is_whole(q.plain) && is_whole(k.plain) &&
+                         is_whole(v.plain) && found.size <= kMaxHead;
+  if (!is_one && !are_apart) return std::nullopt;
   const double wanted = 1 / std::sqrt(static_cast<double>(found.size));
   if (std::abs(q.plain.scale * k.plain.scale - wanted) > 1e-6 * wanted) return std::nullopt;
   found.q = std::move(q);
+  if (!is_one) found.apart = {std::move(k), v};
   return found;
 }
 
-void set_attention(OnnxOperator& op, Attention found) {
+// Queries, keys and values side by side, as the layers of attention read them.
+OnnxActivation projection_of(OnnxOperator& op, Attention& found) {
   OnnxActivation& q = found.q;
+  const std::vector<int>& rows = q.plain.dims[q.plain.dims.size() - 2];
   std::vector<int> positions, rest;
   for (int axis = 0; axis < static_cast<int>(q.plain.axes.size()); ++axis)
-    (axis < found.entries ? positions : rest).push_back(axis);
-  q.plain.axes[static_cast<std::size_t>(found.entries)].entry = -1;
+    (std::ranges::find(rows, axis) != rows.end() ? positions : rest).push_back(axis);
+  if (found.entries >= 0) q.plain.axes[static_cast<std::size_t>(found.entries)].entry = -1;
   q.plain.scale = 1;
   OnnxActivation value = ordered(op, q, {positions, rest});
+  std::vector<int> layers{value.layer};
+  for (OnnxActivation& part : found.apart) {
+    part.plain.scale = 1;
+    layers.push_back(ordered(op, part, {positions, rest}).layer);
+  }
+  if (layers.size() > 1) value.layer = op.add_layer("concat", layers);
+  return value;
+}
+
+void set_attention(OnnxOperator& op, Attention found) {
+  OnnxActivation value = projection_of(op, found);
   std::vector<std::pair<std::string, std::string>> options{{"heads", std::to_string(found.heads)}};
   if (found.dropout > 0) options.emplace_back("dropout", base::shortest_text(found.dropout));
   value.layer = op.add_layer(found.is_causal ? "causal_self_attention" : "self_attention",
                              {value.layer}, std::move(options));
   value.plain.stored[1] = found.heads * found.size;
-  remove_axis(value.plain, found.entries);
+  if (found.entries >= 0) remove_axis(value.plain, found.entries);
   set_plain(op, std::move(value));
 }
 

@@ -52,7 +52,8 @@ bool add_bias(OnnxOperator& op, std::size_t index) {
   OnnxListedLayer& layer = op.all().layers.at(found->layer);
   for (auto& [key, text] : layer.options)
     if (key == "bias") text = "true";
-  if (!initializer_name(layer.arrays[0].from).ends_with(".weight"))
+  const OnnxConstant& weight = layer.arrays[0].from;
+  if (!initializer_name(weight).ends_with(".weight") && !has_computed_numbers(weight))
     op.all().layers.rename(found->layer, initializer_name(bias));
   layer.arrays.push_back({"bias", bias, {channels}});
   tie_to_owner(op.all(), found->layer);

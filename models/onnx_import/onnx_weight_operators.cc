@@ -115,7 +115,7 @@ void translate_computed_gemm(OnnxOperator& op) {
                           ", expected two dimensions");
   if (op.integer("transB", 0) != 0) std::swap(matrix.plain.dims[0], matrix.plain.dims[1]);
   set_product(op, plain_input(op, 0), matrix);
-  if (has_bias(op)) op.set(with_bias_apart(op, output_of(op, op.all())));
+  op.set(with_zero_bias(op, with_bias_apart(op, output_of(op, op.all()))));
 }
 
 void translate_gemm(OnnxOperator& op) {
@@ -169,6 +169,7 @@ void translate_mat_mul(OnnxOperator& op) {
     return set_dense(op, plain_input(op, 0), constant - 1, matrix_of(op, 1, /*transposed=*/true),
                      {});
   translate_product(op);
+  op.set(with_zero_bias(op, output_of(op, op.all())));
 }
 
 }  // namespace

@@ -155,13 +155,18 @@ std::string OnnxOrigins::parameter_read(const io::ReadNode& node, const std::str
   }
   const bool is_computed = folded_.contains(name) && !signature_.contains(name);
   if (is_computed || has_weight_input(node)) return name;
-  std::vector<std::string> read;
-  for (const std::string& text : call.arguments)
-    if (std::string found = parameter_of(text); !found.empty()) read.push_back(std::move(found));
+  const std::vector<std::string> read = parameters_of(call);
   if (std::ranges::find(read, name) != read.end()) return name;
   if (read.size() == 1) return read[0];
   const auto namesake = std::ranges::find(read, own_name(name), own_name);
   return namesake == read.end() ? name : *namesake;
+}
+
+std::vector<std::string> OnnxOrigins::parameters_of(const OnnxCall& call) const {
+  std::vector<std::string> found;
+  for (const std::string& text : call.arguments)
+    if (std::string name = parameter_of(text); !name.empty()) found.push_back(std::move(name));
+  return found;
 }
 
 std::string OnnxOrigins::bias_of(const io::ReadNode& node) const {
@@ -170,6 +175,11 @@ std::string OnnxOrigins::bias_of(const io::ReadNode& node) const {
   const bool is_sum = call.is_weighted_sum() || has_folded_norm(node);
   if (!is_sum || argument >= call.arguments.size()) return "";
   return parameter_of(call.arguments[argument]);
+}
+
+std::vector<std::string> OnnxOrigins::computed_from(const std::string& name) const {
+  const auto folded = folded_.find(name);
+  return folded == folded_.end() ? std::vector<std::string>{} : folded->second;
 }
 
 std::vector<std::string> OnnxOrigins::parameters_in(const std::string& name) const {

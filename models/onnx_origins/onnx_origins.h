@@ -19,6 +19,8 @@
 
 namespace models {
 
+struct OnnxCall;
+
 enum class OnnxOrigin : std::uint8_t {
   kParameter,  // is trained
   kBuffer,     // belongs to a module that does not train it, or was computed from such tensors
@@ -39,6 +41,8 @@ class OnnxOrigins {
   bool are_known() const { return !signature_.empty(); }
   // The parameters that the exporter has computed this tensor from; none for others.
   std::vector<std::string> parameters_in(const std::string& name) const;
+  // The values that the exporter has computed this tensor from; none for others.
+  std::vector<std::string> computed_from(const std::string& name) const;
 
   // Returns the parameter that PyTorch reads where this node reads this tensor: `name`, unless the
   // exporter has merged or transposed it. `name`: that of the tensor, or of an Identity.
@@ -46,6 +50,8 @@ class OnnxOrigins {
   // Returns the bias of the Linear layer or the convolution that this node comes from, which the
   // file does not contain if it is zero; "": it has none, or the file does not say.
   std::string bias_of(const io::ReadNode& node) const;
+  // The parameters that are arguments of the call.
+  std::vector<std::string> parameters_of(const OnnxCall& call) const;
   // The parameters that the signature names, in its order.
   const std::vector<std::string>& parameters() const { return parameters_; }
 

@@ -80,6 +80,13 @@ class HeadSearch {
            });
   }
 
+  // Whether PyTorch computes the weight of the layer, e.g. that of a cosine classifier.
+  static bool is_computed(const OnnxListedLayer& layer) {
+    return std::ranges::any_of(layer.arrays, [](const OnnxLayerArray& array) {
+      return array.from.tensor != nullptr && has_computed_numbers(array.from);
+    });
+  }
+
   // Whether the last dimension of the output is that of the input, whatever its extent is.
   bool keeps_classes(OnnxListedLayer& layer) {
     constexpr const char* kKinds[] = {
@@ -118,7 +125,8 @@ class HeadSearch {
     OnnxListedLayer& layer = layers_.at(at);
     if (const std::string* outputs = outputs_of(layer)) {
       heads_.push_back(at);
-      return *outputs == classes_ && !is_shared(layer) && head_option(layer, "groups") == nullptr;
+      return *outputs == classes_ && !is_shared(layer) && !is_computed(layer) &&
+             head_option(layer, "groups") == nullptr;
     }
     passes_[static_cast<std::size_t>(at)] = true;
     if (std::ranges::find(kSums, layer.kind) != std::end(kSums)) {
@@ -128,7 +136,7 @@ class HeadSearch {
     if (layer.kind == "parameter" && last_number(*head_option(layer, "shape")) != classes_)
       return false;
     if (layer.kind == "batch_norm2d" || layer.kind == "parameter") {
-      if (is_shared(layer)) return false;
+      if (is_shared(layer) || is_computed(layer)) return false;
       heads_.push_back(at);
     } else if (!keeps_classes(layer)) {
       return false;

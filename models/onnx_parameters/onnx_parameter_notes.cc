@@ -2,7 +2,10 @@
 #include "models/onnx_parameters/onnx_parameter_notes.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "io/base/text/text_parts.h"
@@ -23,9 +26,52 @@ std::string listed(const std::vector<std::string>& names) {
   return base::join_text(shown) + rest;
 }
 
+// Whether the name fits a pattern of --freeze: * stands for any characters.
+bool fits_pattern(std::string_view pattern, std::string_view name) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  pattern.remove_prefix(star + 1);
+  for (std::size_t at = star; at <= name.size(); ++at)
+    if (fits_pattern(pattern, name.substr(at))) return true;
+  return false;
+}
+
+// The name with * in place of the first number of a list of modules: "blocks.*.gamma.weight". One
+// alone, as a pattern with several takes long to compare.
+std::string pattern_of(const std::string& name) {
+  for (std::size_t begin = 0; begin < name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    if (end > begin && name.find_first_not_of("0123456789", begin) >= end)
+      return name.substr(0, begin) + "*" + name.substr(end);
+    begin = end + 1;
+  }
+  return name;
+}
+
+// The names by patterns of --freeze if they are many. `all`: other names, which no pattern fits.
+std::vector<std::string> shortened(const std::vector<std::string>& names,
+                                   const std::vector<std::string>& all) {
+  if (names.size() <= kMaxShown) return names;
+  std::unordered_map<std::string, std::size_t> counts;
+  for (const std::string& name : names) ++counts[pattern_of(name)];
+  std::vector<std::string> shorter;
+  for (const std::string& name : names) {
+    const std::string pattern = pattern_of(name);
+    std::size_t& count = counts[pattern];
+    if (count == 0) continue;  // the pattern is in the list
+    if (count > 1) {
+      const auto fitting = std::ranges::count_if(
+          all, [&](const std::string& other) { return fits_pattern(pattern, other); });
+      count = fitting == static_cast<std::ptrdiff_t>(count) ? 0 : 1;
+    }
+    shorter.push_back(count == 0 ? pattern : name);
+  }
+  return shorter;
+}
+
 std::string freeze_option(const std::vector<std::string>& names) {
-  return names.size() > kMaxShown ? "--freeze NAME,..."
-                                  : "--freeze '" + base::join_text(names, ",") + "'";
+  return "--freeze '" + base::join_text(names, ",") + "'";
 }
 
 // Whether the name says that a module trains it: "weight_g", "in_proj_bias".
@@ -51,11 +97,14 @@ void add_to_lists(const OnnxTranslation& all, const OnnxListedLayer& layer,
   if (!is_trained_weight(array.from))
     lists.buffers.push_back(name);
   else if (!all.origins.are_known() && !all.origins.is_anonymous(stored) &&
-           !is_usual_parameter(stored))
+           !is_usual_parameter(initializer_name(array.from)))
     lists.assumed.push_back(name);
   else if (const auto sources = all.origins.parameters_in(stored);
-           sources.size() > (layer.kind == "parameter" ? 0 : 1) && array.from.alias.empty())
-    lists.computed.push_back(name + " (from " + base::join_text(sources) + ")");
+           has_computed_numbers(array.from) ||
+           (all.effects.separated.contains(stored) && array.from.alias.empty()) ||
+           (sources.size() > (layer.kind == "parameter" ? 0 : 1) && array.from.alias.empty()))
+    lists.computed.push_back(name +
+                             (sources.empty() ? "" : " (from " + base::join_text(sources) + ")"));
 }
 
 // The parameters of the signature that are in a layer or in another list.
@@ -66,6 +115,7 @@ std::unordered_set<std::string> known_parameters(const OnnxTranslation& all) {
     for (const std::string& source : all.origins.parameters_in(tensor)) known.insert(source);
   };
   for (const std::string& name : all.read_as_computed) add(name);
+  for (const auto& [name, layer] : all.effects.zero_biases) known.insert(name);
   for (const io::ReadNode& node : all.graph.nodes)  // the norm's bias contains that of the layer
     if (const std::string ending = "weight"; has_folded_norm(node))
       for (const std::string& input : node.inputs)
@@ -105,6 +155,74 @@ std::vector<std::string> separated_weights(const OnnxTranslation& all) {
   return separated;
 }
 
+std::vector<std::string> array_names(const OnnxTranslation& all) {
+  std::vector<std::string> names;
+  for (const OnnxListedLayer& layer : all.layers.all())
+    for (const OnnxLayerArray& array : layer.arrays) names.push_back(layer.name + "." + array.name);
+  return names;
+}
+
+// The modules with other nodes than those of a Linear layer.
+std::unordered_set<std::string> other_modules(const io::OnnxGraph& graph) {
+  std::unordered_set<std::string> others;
+  for (const io::ReadNode& node : graph.nodes)
+    if (node.type != "MatMul" && node.type != "Add") others.insert(module_of(node));
+  return others;
+}
+
+// Whether some numbers of the tensor are 0, and others are not, as those of a mask are.
+bool has_zeros(const OnnxTranslation& all, const io::StoredTensor& tensor) {
+  const io::NamedArray array = all.file.load(tensor);
+  const std::size_t count = tensor.count(), bytes = count == 0 ? 0 : array.data.size() / count;
+  std::size_t zeros = 0;
+  for (std::size_t at = 0; bytes > 0 && at + bytes <= array.data.size(); at += bytes) {
+    const auto sign = std::byte{0x80};  // of -0, in the last byte
+    bool is_zero = (array.data[at + bytes - 1] & ~sign) == std::byte{};
+    for (std::size_t i = 0; i + 1 < bytes; ++i)
+      is_zero = is_zero && array.data[at + i] == std::byte{};
+    zeros += is_zero ? 1 : 0;
+  }
+  constexpr std::size_t kShare = 100;
+  return zeros * kShare >= count && zeros > 0 && zeros < count;
+}
+
+// Matrices without a name that may be transposed parameters or what the network computes from some:
+// those of no Linear layer, as far as nodes and biases show, and those with zeros.
+std::vector<std::string> unclear_weights(const OnnxTranslation& all,
+                                         const std::vector<bool>& needed) {
+  std::vector<std::string> unclear;
+  if (all.origins.are_known() || !all.origins.is_torch()) return unclear;
+  const std::unordered_set<std::string> others = other_modules(all.graph);
+  std::unordered_set<std::string> elsewhere;  // tensors that a node of another module reads
+  for (const io::ReadNode& node : all.graph.nodes)
+    if (node.type == "MatMul" && others.contains(module_of(node)))
+      elsewhere.insert(node.inputs.begin(), node.inputs.end());
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const OnnxListedLayer& layer = all.layers.all()[i];
+    if (!needed[i] || layer.kind != "dense" || layer.arrays.empty()) continue;
+    const OnnxConstant& weight = layer.arrays[0].from;
+    if (weight.tensor == nullptr || !weight.tensor->name.starts_with("onnx::MatMul_")) continue;
+    const bool has_named_bias = layer.arrays.size() > 1 && layer.arrays[1].from.tensor != nullptr &&
+                                is_usual_parameter(initializer_name(layer.arrays[1].from));
+    const bool is_elsewhere = !has_named_bias && elsewhere.contains(weight.tensor->name);
+    if (is_elsewhere || has_zeros(all, *weight.tensor)) unclear.push_back(layer.name + ".weight");
+  }
+  return unclear;
+}
+
+// Norms of groups whose ones and zeros have no name.
+std::vector<std::string> norms_without_numbers(const OnnxTranslation& all,
+                                               const std::vector<bool>& needed) {
+  std::vector<std::string> norms;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const OnnxListedLayer& layer = all.layers.all()[i];
+    if (needed[i] && layer.arrays.empty() && layer.tied.empty() &&
+        all.effects.unnamed_norms.contains(layer.name))
+      norms.push_back(layer.name);
+  }
+  return norms;
+}
+
 }  // namespace
 
 void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed,
@@ -117,12 +235,26 @@ void note_parameters(const OnnxTranslation& all, const std::vector<bool>& needed
                         const std::string& after) {
     if (!names.empty()) notes.push_back(before + listed(names) + after);
   };
-  note(lists.assumed, "the file does not tell parameters from buffers; also trained: ",
-       "; " + freeze_option(lists.assumed) + " keeps those that PyTorch does not train");
-  note(lists.buffers, "trained, although PyTorch does not train them: ",
-       "; " + freeze_option(lists.buffers) + " keeps them");
+  const auto note_all = [&](const std::vector<std::string>& names, const std::string& before,
+                            const std::string& after) {
+    const std::vector<std::string> shown = shortened(names, array_names(all));
+    if (!names.empty())
+      notes.push_back(before + base::join_text(shown) + "; " + freeze_option(shown) + after);
+  };
+  note_all(lists.assumed, "the file does not tell parameters from buffers; also trained: ",
+           " keeps those that PyTorch does not train");
+  note_all(lists.buffers, "trained, although PyTorch does not train them: ", " keeps them");
   note(lists.computed, "trained as the exporter has computed them: ",
-       "; export with optimize=False to train what they were computed from");
+       std::string("; export with ") +
+           (all.origins.are_known() ? "optimize=False" : "do_constant_folding=False") +
+           " to train what they were computed from");
+  note(unclear_weights(all, needed),
+       "trained as they are, as the file does not tell whether the network computes them from "
+       "parameters: ",
+       "; export with do_constant_folding=False if it does");
+  note(norms_without_numbers(all, needed),
+       "not trained, as the file does not tell whether they have a weight of 1 and a bias of 0: ",
+       "; export with do_constant_folding=False if they do");
   note(separated_weights(all), "trained apart from equal ones, which the file has merged: ",
        "; export with do_constant_folding=False if they are shared");
   note(left_out_parameters(all), "not trained, as the file does not contain them: ",

@@ -3,7 +3,9 @@
 #include "models/onnx_parameters/onnx_sharing.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "engine/core/error.h"
@@ -12,6 +14,7 @@
 #include "models/onnx_origins/onnx_calls.h"
 #include "models/onnx_translation/onnx_combined.h"
 #include "models/onnx_translation/onnx_plain.h"
+#include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {
 namespace {
@@ -77,6 +80,22 @@ bool has_computed_weight(const OnnxOperator& op) {
          !call.arguments[argument].starts_with("%p_");
 }
 
+// A name for a layer whose weight the exporter has computed: that of its module would stand for the
+// parameter. "": the module has no parameter of this name.
+std::string computed_name(OnnxOperator& op, const OnnxConstant& weight) {
+  const std::string module = module_of(op.node());
+  if (!has_computed_numbers(weight) || module.empty()) return "";
+  const OnnxOrigins& origins = op.all().origins;
+  if (origins.are_known())
+    return std::ranges::count(origins.parameters(), module + ".weight") == 0
+               ? ""
+               : module + "." + initializer_name(weight);
+  std::string type = op.node().type;
+  std::ranges::transform(type, type.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return module + "." + type;
+}
+
 // Whether two constants have the same numbers. The exporter may have stored a parameter twice: as
 // it is, and transposed. False for further tensors after kMaxOnnxCompared numbers.
 bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxConstant& b) {
@@ -90,6 +109,48 @@ bool has_same_numbers(OnnxTranslation& all, const OnnxConstant& a, const OnnxCon
   };
   const io::NamedArray first = loaded(a), second = loaded(b);
   return first.type == second.type && first.data == second.data;
+}
+
+// Whether the matrix is the transpose of the first one; nothing if it is neither, or may be both.
+std::optional<bool> is_transpose(OnnxTranslation& all, const OnnxConstant& first,
+                                 const io::StoredTensor& tensor) {
+  if (first.tensor->shape.size() != 2 || tensor.shape.size() != 2) return std::nullopt;
+  OnnxConstant turned = first;
+  turned.transposed = true;
+  const OnnxConstant own{.tensor = &tensor};
+  const bool is_same = has_same_numbers(all, own, first),
+             is_turned = has_same_numbers(all, own, turned);
+  return is_same == is_turned ? std::nullopt : std::optional(is_turned);
+}
+
+// Whether the tensor is the transpose of a weight by its use: MatMul reads it for a Linear layer.
+bool is_read_transposed(const OnnxTranslation& all, const std::string& tensor) {
+  return std::ranges::any_of(all.graph.nodes, [&](const io::ReadNode& node) {
+    if (node.type != "MatMul" || node.inputs.size() < 2 || node.inputs[1] != tensor) return false;
+    const OnnxCall call = read_onnx_call(node.call);
+    const std::size_t weight = weight_argument(call);
+    return weight > 0 && weight < call.arguments.size() &&
+           call.arguments[weight].starts_with("%p_");
+  });
+}
+
+// The tensor with the parameter's numbers in the order of PyTorch; without one: unknown.
+OnnxConstant in_own_order(OnnxTranslation& all, const std::string& parameter,
+                          const std::vector<const io::StoredTensor*>& tensors) {
+  const io::StoredTensor* turned = nullptr;
+  for (const io::StoredTensor* tensor : tensors)
+    if (is_read_transposed(all, tensor->name)) turned = tensor;
+  for (const io::StoredTensor* tensor : tensors) {
+    const OnnxConstant found{.tensor = tensor,
+                             .origin = OnnxOrigin::kParameter,
+                             .alias = parameter,
+                             .computation = OnnxComputation::kShared};
+    const bool is_order = computation_of(all.origins, {}, tensor->name) == OnnxComputation::kOrder;
+    if (tensor->name == parameter ||
+        (is_order && turned != nullptr && is_transpose(all, found, *turned).value_or(false)))
+      return found;
+  }
+  return {};
 }
 
 bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
@@ -150,8 +211,11 @@ int add_weighted(OnnxOperator& op, OnnxListedLayer layer) {
   const bool is_of_no_module = all.origins.is_torch() && is_trained_weight(weight) &&
                                !has_computed_weight(op) && weight.reader.empty() &&
                                !all.origins.is_anonymous(name) && !name.ends_with("weight");
-  layer.name = is_of_no_module ? all.layers.free_parameter_name(name)
-                               : all.layers.free_name(name, op.node());
+  if (const std::string own = computed_name(op, weight); !own.empty())
+    layer.name = all.layers.free_parameter_name(own);
+  else
+    layer.name = is_of_no_module ? all.layers.free_parameter_name(name)
+                                 : all.layers.free_name(name, op.node());
   if (layer.arrays.size() == 1) layer.zero_bias = all.origins.bias_of(op.node());
   const int owner = all.layers.user_of(weight);
   if (owner < 0) {
@@ -200,7 +264,7 @@ void tie_to_owner(OnnxTranslation& all, int index) {
   OnnxConstant& weight = layer.arrays[0].from;
   const OnnxConstant read = weight;
   const std::string& bias = initializer_name(layer.arrays[1].from);
-  if (!weight.reader.empty() && bias.ends_with(".bias")) {
+  if (!weight.reader.empty() && bias.ends_with(".bias") && !has_computed_numbers(weight)) {
     OnnxConstant named = weight;
     named.alias = bias.substr(0, bias.size() - 4) + "weight";
     named.reader.clear();
@@ -213,6 +277,39 @@ void tie_to_owner(OnnxTranslation& all, int index) {
   if (layers.user_of(read) == index) layers.set_user(read, owner);
   layer.tied = layers.at(owner).name;
   layer.arrays.clear();
+}
+
+void share_orders(OnnxTranslation& all) {
+  std::map<std::string, std::vector<const io::StoredTensor*>> tensors;  // by parameter
+  for (const io::StoredTensor& tensor : all.graph.constants) {
+    if (all.origins.of(tensor, tensor.name) != OnnxOrigin::kParameter) continue;
+    const std::vector<std::string> sources = all.origins.parameters_in(tensor.name);
+    if (sources.empty())
+      tensors[tensor.name].insert(tensors[tensor.name].begin(), &tensor);
+    else if (sources.size() == 1)
+      tensors[sources[0]].push_back(&tensor);
+  }
+  for (const auto& [parameter, of_parameter] : tensors) {
+    const auto is_whole = [&](const io::StoredTensor* tensor) {
+      const OnnxComputation computation = computation_of(all.origins, {}, tensor->name);
+      return computation == OnnxComputation::kNone || computation == OnnxComputation::kOrder;
+    };
+    if (of_parameter.size() == 1 || std::ranges::none_of(of_parameter, is_whole)) continue;
+    const OnnxConstant first = in_own_order(all, parameter, of_parameter);
+    for (const io::StoredTensor* tensor : of_parameter) {
+      const OnnxComputation computation = computation_of(all.origins, {}, tensor->name);
+      if (tensor->name == parameter || computation == OnnxComputation::kNumbers) continue;
+      OnnxConstant shared = first;
+      if (tensor != first.tensor) {
+        const auto turned =
+            first.tensor == nullptr ? std::nullopt : is_transpose(all, first, *tensor);
+        shared.transposed = turned.value_or(false);
+        if (!turned) all.effects.separated.insert(tensor->name);
+        if (!turned) continue;
+      }
+      all.values.set(tensor->name, std::move(shared));
+    }
+  }
 }
 
 bool is_apart(const OnnxTranslation& all, const OnnxConstant& parameter) {
@@ -261,6 +358,29 @@ OnnxActivation with_bias_apart(OnnxOperator& op, OnnxActivation value) {
                 op, {.shape = {1}, .integers = {}, .reals = op.tensor(2).reals, .is_real = true});
   const std::size_t rank = value.plain.dims.size();
   if (op.node().type != "Gemm" && rank > 2) bias.plain.dims.resize(rank - 1);  // pixels
+  return as_special(combined(op, "add", std::move(value), std::move(bias)));
+}
+
+OnnxActivation with_zero_bias(OnnxOperator& op, OnnxActivation value) {
+  OnnxTranslation& all = op.all();
+  const std::string name = all.origins.bias_of(op.node());
+  const auto has_sum = [&](const io::ReadNode& node) {
+    return node.type == "Add" && node.call == op.node().call &&
+           std::ranges::find(node.inputs, op.node().outputs[0]) != node.inputs.end();
+  };
+  if (name.empty() || has_bias(op) || std::ranges::any_of(all.graph.nodes, has_sum)) return value;
+  value = as_plain(value);
+  const std::int64_t out = extent_of(value.plain, value.plain.dims.back());
+  if (out < 1) return value;
+  OnnxActivation bias = tensor_value(op, zeros(op, {out}, /*is_real=*/true));
+  const auto [found, is_new] = all.effects.zero_biases.try_emplace(name, bias.layer);
+  OnnxListedLayer& layer = all.layers.at(found->second);
+  bias.layer = found->second;
+  if (is_new) {
+    layer.kind = "parameter";
+    layer.name = all.layers.free_parameter_name(name);
+    layer.arrays[0].name = "weight";
+  }
   return as_special(combined(op, "add", std::move(value), std::move(bias)));
 }
 

@@ -9,6 +9,9 @@
 
 namespace models {
 
+// With dynamo=True, the exporter stores a parameter that PyTorch reads as it is and transposed as
+// two tensors: they are one parameter again.
+void share_orders(OnnxTranslation& all);
 // Sets the reader of a weight with no name of its own, which may stand for those of several
 // modules.
 void set_reader(OnnxOperator& op, OnnxConstant& weight);
@@ -35,6 +38,10 @@ bool has_bias(OnnxOperator& op);
 bool has_own_bias(OnnxOperator& op);  // and is the layer's own
 // Adds a bias that is not the layer's own to its output.
 OnnxActivation with_bias_apart(OnnxOperator& op, OnnxActivation value);
+
+// Adds a bias of zeros to a product by a layer's output: the exporter leaves it out with
+// dynamo=True, but PyTorch trains it.
+OnnxActivation with_zero_bias(OnnxOperator& op, OnnxActivation value);
 
 // Throws engine::ModelError if two layers share a weight but not their biases: an Add after a
 // MatMul shows that only after all nodes.

@@ -2,6 +2,7 @@
 #include "models/onnx_tokens/onnx_masks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -94,23 +95,28 @@ std::vector<double> reals_of(const io::NamedArray& array, bool is_wide) {
 
 }  // namespace
 
-std::unordered_set<const io::StoredTensor*> causal_masks(const io::OnnxReader& file) {
+std::unordered_set<const io::StoredTensor*> constant_masks(const io::OnnxReader& file) {
   std::unordered_set<const io::StoredTensor*> masks;
   const io::OnnxGraph& graph = file.graph();
   if (graph.inputs.size() != 1 || !tokens_of(file.name(), graph.inputs[0])) return masks;
-  std::size_t left = kMaxOnnxAllComputed;  // elements to read: tensors may share bytes of a file
+  // Elements to read: tensors may share bytes of a file. Other shapes than that of a causal mask do
+  // not use up its limit.
+  std::size_t left_square = kMaxOnnxAllComputed, left_others = kMaxOnnxAllComputed;
   for (const io::StoredTensor& tensor : graph.constants) {
     const std::int64_t positions = positions_of(tensor.shape);
     const bool is_wide = tensor.type == io::DType::kF64;
-    if (positions == 0 || tensor.count() > std::min(kMaxOnnxComputed, left) ||
-        tensor.name.ends_with(".weight") || (!is_wide && tensor.type != io::DType::kF32))
+    std::size_t& left = positions > 0 ? left_square : left_others;
+    if (tensor.count() > std::min(kMaxOnnxComputed, left) || tensor.name.ends_with(".weight") ||
+        (!is_wide && tensor.type != io::DType::kF32))
       continue;
     left -= tensor.count();
     const std::vector<double> numbers = reals_of(file.load(tensor), is_wide);
     const bool is_choice = is_triangle(
         positions, [&](std::size_t k) { return numbers[k] == 1; },
         [&](std::size_t k) { return numbers[k] == 0; });
-    if (is_choice || is_added_mask(numbers, positions)) masks.insert(&tensor);
+    const bool is_infinite =
+        std::ranges::any_of(numbers, [](double number) { return std::isinf(number); });
+    if (is_choice || is_infinite || is_added_mask(numbers, positions)) masks.insert(&tensor);
   }
   return masks;
 }

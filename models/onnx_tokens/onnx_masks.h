@@ -7,10 +7,10 @@
 
 namespace models {
 
-// Returns the tensors that are causal masks by their numbers: 1 or 0 for earlier positions, 0 or
-// below -10,000 for later ones. A file without a signature does not distinguish them from
-// parameters.
-std::unordered_set<const io::StoredTensor*> causal_masks(const io::OnnxReader& file);
+// Returns the tensors that are masks by their numbers: 1 or 0 for earlier positions and 0 or below
+// -10,000 for later ones, or infinite ones anywhere. A file without a signature does not
+// distinguish them from parameters.
+std::unordered_set<const io::StoredTensor*> constant_masks(const io::OnnxReader& file);
 
 // Adds input `index`, a constant mask, to scores of attention. Returns false for other sums.
 bool add_mask(OnnxOperator& op, std::size_t index);

@@ -11,6 +11,7 @@
 #include "io/base/numbers/number_bytes.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
+#include "models/onnx_origins/onnx_calls.h"
 
 namespace models {
 namespace {
@@ -51,6 +52,16 @@ std::vector<std::int64_t> shape_of(const OnnxConstant& constant) {
 OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
                             OnnxConstant constant) {
   if (!is_trained_weight(constant)) return constant;
+  if (constant.computation == OnnxComputation::kShared) {
+    OnnxCall call = read_onnx_call(node.call);
+    const std::size_t weight = weight_argument(call);
+    if (weight == 0 || weight >= call.arguments.size()) return constant;
+    call.arguments = {call.arguments[weight]};
+    const std::vector<std::string> read = all.origins.parameters_of(call);
+    if (!read.empty()) constant.alias = read[0];
+    return constant;
+  }
+  constant.computation = computation_of(all.origins, node, constant.tensor->name);
   const std::string& name = initializer_name(constant);
   if (std::string read = all.origins.parameter_read(node, name); read != name)
     constant.alias = std::move(read);

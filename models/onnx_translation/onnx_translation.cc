@@ -93,7 +93,10 @@ OnnxKnown sample_of(const std::string& name, const io::ReadValue& input,
   const std::string text = onnx_shape_text(shape);
   if (shape.size() != 4 && shape.size() != 2)
     throw engine::ModelError(who + text +
-                             ", expected [batch, channels, height, width] or [batch, columns]");
+                             ", expected [batch, channels, height, width] or [batch, columns]" +
+                             (shape.size() == 3 ? "; export [batch, channels, 1, length] for rows, "
+                                                  "with x.squeeze(2) at the start of forward"
+                                                : ""));
   if (shape[1] < 1)
     throw engine::ModelError(who + text + ", expected a fixed number of " +
                              (shape.size() == 4 ? "channels" : "columns"));
@@ -296,10 +299,12 @@ void OnnxLayerList::set_user(const OnnxConstant& weight, int layer) {
 }
 
 OnnxTranslation::OnnxTranslation(const io::OnnxReader& source, OnnxReading how,
-                                 std::unordered_set<const io::StoredTensor*> buffers)
+                                 std::unordered_set<const io::StoredTensor*> buffers,
+                                 std::optional<io::OnnxGraph> changed)
     : reading(std::move(how)),
       file(source),
-      graph(source.graph()),
+      changed_graph(std::move(changed)),
+      graph(changed_graph ? *changed_graph : source.graph()),
       origins(graph, std::move(buffers)),
       values(graph, origins),
       layers(graph, origins) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "io/interchange/onnx/onnx_reader.h"
+#include "models/onnx_origins/onnx_computations.h"
 #include "models/onnx_origins/onnx_extents.h"
 #include "models/onnx_origins/onnx_origins.h"
 #include "models/onnx_origins/onnx_reading.h"
@@ -63,6 +64,7 @@ struct OnnxConstant {
   OnnxOrigin origin = OnnxOrigin::kNumbers;  // that of a Constant node
   std::string alias{};   // its name as the output of an Identity, or in PyTorch; "": its own
   std::string reader{};  // the module that reads a tensor without a name of its own
+  OnnxComputation computation = OnnxComputation::kNone;  // by the exporter, from a parameter
 };
 
 // A constant that is computed: from shapes, indices and masks.
@@ -175,12 +177,15 @@ struct OnnxProduct {
 
 struct OnnxTranslation {
   // Throws engine::ModelError unless the graph has one input, images, rows of numbers or token ids,
-  // and one output. `buffers`: tensors that are no parameters by their numbers.
+  // and one output. `buffers`: tensors that are no parameters by their numbers. `changed`: the
+  // graph to translate in place of the file's.
   OnnxTranslation(const io::OnnxReader& source, OnnxReading how,
-                  std::unordered_set<const io::StoredTensor*> buffers);
+                  std::unordered_set<const io::StoredTensor*> buffers,
+                  std::optional<io::OnnxGraph> changed);
 
   OnnxReading reading;
   const io::OnnxReader& file;
+  const std::optional<io::OnnxGraph> changed_graph;
   const io::OnnxGraph& graph;
   OnnxOrigins origins;
   OnnxValues values;
@@ -192,8 +197,9 @@ struct OnnxTranslation {
   // Tensors of the file that are not trained, although they are parameters or may contain some:
   // those that are read as a number, and those that the exporter has computed.
   std::vector<std::string> read_as_numbers, read_as_computed;  // each once
-  std::uint64_t compared = 0;                                  // elements, by has_same_numbers()
-  std::size_t computed = 0;                                    // elements of computed constants
+  OnnxExporterEffects effects;
+  std::uint64_t compared = 0;    // elements, by has_same_numbers()
+  std::size_t computed = 0;      // elements of computed constants
   std::size_t folded_norms = 0;  // batch norms that are part of a convolution
   bool ends_in_softmax = false;  // which is left out
   std::size_t pixel_nodes = 0;   // the first nodes, which scale pixels as the data set does
@@ -207,6 +213,10 @@ inline const std::string& initializer_name(const OnnxConstant& constant) {
 // Whether a layer that trains its weights may train this one as such: a parameter, or a tensor that
 // the exporter has computed, perhaps from a parameter.
 bool is_trained_weight(const OnnxConstant& constant);
+// Whether the exporter has computed other numbers than those of a parameter.
+inline bool has_computed_numbers(const OnnxConstant& constant) {
+  return constant.computation == OnnxComputation::kNumbers && constant.alias.empty();
+}
 // Identifies the parameter that a constant stands for.
 std::string parameter_key(const OnnxConstant& constant);
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_translation/onnx_plain.h"
 #include "models/onnx_windows/onnx_window_operators.h"
 #include "models/onnx_windows/onnx_windows.h"
 
@@ -52,7 +53,8 @@ OnnxListedLayer conv_layer(OnnxOperator& op, const char* kind, int input, std::i
 
 void note_folded_norm(OnnxOperator& op, const OnnxConstant& weight, const OnnxConstant& bias) {
   const std::string &name = initializer_name(weight), &bias_name = initializer_name(bias);
-  const bool is_renamed = name.starts_with("onnx::Conv_") || bias_name == name + "_bias";
+  const bool is_renamed = (name.starts_with("onnx::Conv_") && bias_name.starts_with("onnx::")) ||
+                          bias_name == name + "_bias";
   if (is_renamed && op.node().rule.empty()) ++op.all().folded_norms;
 }
 

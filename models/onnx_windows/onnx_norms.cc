@@ -239,6 +239,13 @@ void take_name(OnnxOperator& op, std::size_t index, int norm, const OnnxConstant
     std::swap(layers.at(norm).name, layers.at(value->layer).name);
 }
 
+// Ones or zeros without a name may be parameters.
+void note_unnamed_numbers(OnnxOperator& op, std::size_t index, const OnnxListedLayer& norm) {
+  const auto* numbers = std::get_if<OnnxConstant>(&op.input(index));
+  if (numbers != nullptr && numbers->origin == OnnxOrigin::kComputed)
+    op.all().effects.unnamed_norms.insert(norm.name);
+}
+
 }  // namespace
 
 bool set_norm_parameter(OnnxOperator& op, std::size_t index) {
@@ -253,6 +260,7 @@ bool set_norm_parameter(OnnxOperator& op, std::size_t index) {
   const bool is_weight = op.node().type == "Mul";
   OnnxLayerArray& array = layer.arrays[is_weight ? 0 : 1];
   if (is_all(op, index, is_weight ? 1 : 0) && !expands(op, index, plain)) {
+    note_unnamed_numbers(op, index, layer);
     op.set(OnnxActivation(*found));
     return true;
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "io/base/text/text_parts.h"
+#include "models/onnx_translation/onnx_plain.h"
 #include "models/onnx_translation/onnx_tensors.h"
 #include "models/onnx_windows/onnx_window_operators.h"
 #include "models/onnx_windows/onnx_windows.h"

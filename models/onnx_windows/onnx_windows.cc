@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/base/text/text_parts.h"
+#include "models/onnx_translation/onnx_plain.h"
 #include "models/onnx_translation/onnx_tensors.h"
 
 namespace models {

@@ -106,7 +106,7 @@ check_other_worlds() {
   RANK=0 WORLD_SIZE=2 timeout --kill-after=5 60 mpirun -n 1 "${train[@]}" --steps 1 --backend mpi >"$folder/log" 2>&1 || status=$?
   wait $! || true
   [ "$status" -eq 78 ] || fail "two mpirun with a rank each ended with $status, expected 78"
-  grep -q 'has a world of 1 rank, this job has 2: start all ranks by the mpirun of this library' "$folder/log" || fail "no message about the two worlds"
+  grep -q 'of 1 rank, .* 2: .* mpirun ' "$folder/log" || fail "no message about the two worlds"
   echo "$name: ranks of two worlds are rejected"
   on_ranks 4 sh -c '
     rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
@@ -119,11 +119,11 @@ check_other_worlds() {
 # The library is found, or not, before mpirun's variables matter.
 check_libraries() {
   "$engine" env >"$folder/log"
-  grep -q '^backend mpi  *not usable  *found .*, but this process was not started by its mpirun' "$folder/log" || fail "the library is not found"
+  grep -q '^backend mpi  *not usable  *found .* mpirun' "$folder/log" || fail "the library is not found"
   on_ranks 1 "$engine" env || fail "engine env"
   grep -q '^backend mpi  *usable  *MPI, .*: .* (/.*)' "$folder/log" || fail "the backend is not usable under mpirun"
   ! ENGINE_MPI_LIBRARY=/nowhere/libmpi.so on_ranks 2 "${train[@]}" --steps 1 --backend mpi || fail "trained without a library"
-  grep -q 'backend mpi cannot be used on this machine: cannot load ENGINE_MPI_LIBRARY (/nowhere/libmpi.so: ' "$folder/log" ||
+  grep -q 'backend mpi .* ENGINE_MPI_LIBRARY (/nowhere/libmpi.so: ' "$folder/log" ||
     fail "no message about the missing library"
 }
 

@@ -31,7 +31,7 @@ train() {
     --steps 10 --threads 1 >"$folder/train" 2>&1
 }
 ! train || { echo "trained without the plug-in"; exit 1; }
-grep -q "there is no plug-in .*/prefix/bin/libengine_files.so or .*/prefix/lib/engine/libengine_files.so" "$folder/train" ||
+grep -q "no plug-in .*/prefix/bin/libengine_files.so or .*/prefix/lib/engine/libengine_files.so" "$folder/train" ||
   { cut -c1-500 "$folder/train"; echo "the error does not name the searched paths"; exit 1; }
 cp "$plugin" "$folder/prefix/lib/engine/libengine_files.so"
 train && grep -q '| backend files ' "$folder/train" || { cut -c1-500 "$folder/train"; echo "no training by the plug-in"; exit 1; }

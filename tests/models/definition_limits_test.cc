@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/graph/plan.h"
 #include "models/model_catalog.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -40,7 +41,7 @@ std::string fault_of(const models::ModelOptions& options, std::int64_t batch = 2
 }
 
 void expect_words(const std::string& text, const std::vector<std::string>& words) {
-  for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
+  for (const std::string& word : words) EXPECT_VALUES(text, word);
   EXPECT_EQ(text.find('\n'), std::string::npos) << text;
 }
 
@@ -52,7 +53,7 @@ TEST(DefinitionLimits, ANameThatNoCheckpointHoldsIsRejectedBeforeTheStart) {
   };
   EXPECT_EQ(fault_of(model(4000)), "no error");
   const std::string fault = fault_of(model(4001));
-  expect_words(fault, {"(dense): the name has 4001 bytes; expected at most 4000"});
+  expect_words(fault, {"m.toml (dense): name 4001 bytes; 4000"});
   EXPECT_LT(fault.size(), 200u);
 }
 
@@ -77,9 +78,9 @@ TEST(DefinitionLimits, OptionsBeyond31BitsNameTheOptionAndBothValues) {
         if (kind == std::string("conv2d") && option != "out_channels") more += "\nout_channels = 2";
         if (option == "vocabulary") more += "\nwidth = 2";
         if (option == "width") more += "\nvocabulary = 2";
-        expect_words(fault_of(image(layer(kind, more) + kEnd)),
-                     {"m.toml:1: ", kind,
-                      option + " must be at most 2147483647, not " + std::to_string(value)});
+        expect_words(
+            fault_of(image(layer(kind, more) + kEnd)),
+            {"m.toml:1: " + std::string(kind), option + " 2147483647, " + std::to_string(value)});
       }
 }
 
@@ -128,8 +129,8 @@ TEST(DefinitionLimits, OfLayersBytesAndLevels) {
   expect_words(fault_of(image(std::string((1 << 20) + 1, '#'))), {"1048577 bytes", "1048576"});
   std::string deep = "x = ", dotted = "x";
   for (int i = 0; i < 100'000; ++i) deep += '[', dotted += ".x";
-  expect_words(fault_of(image(deep)), {"m.toml: nests more than 64 levels deep"});
-  expect_words(fault_of(image(dotted + " = 1")), {"m.toml: nests more than 64 levels deep"});
+  expect_words(fault_of(image(deep)), {"m.toml: 64 levels"});
+  expect_words(fault_of(image(dotted + " = 1")), {"m.toml: 64 levels"});
 }
 
 // Time that grew with the square of the layers made this one wait for half a minute.

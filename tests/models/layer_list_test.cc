@@ -248,11 +248,9 @@ TEST_F(LayerList, MistakesInModelsOfTextNameTheLine) {
     }
     return "no error";
   };
-  EXPECT_EQ(text_error(""),
-            "m.toml: layer 'e' (embedding), which gives the logits: expected shape [5, 3] (the "
-            "classes), got [5, 6]");
-  EXPECT_EQ(text_error("[[layer]]\nkind = \"gelu\"\napproximate = \"erf\"\n"),
-            "m.toml:8: 'approximate' must be \"none\" or \"tanh\", not \"erf\"");
+  EXPECT_VALUES(text_error(""), "m.toml: 'e' (embedding), logits: [5, 3] classes [5, 6]");
+  EXPECT_VALUES(text_error("[[layer]]\nkind = \"gelu\"\napproximate = \"erf\"\n"),
+                "m.toml:8: 'approximate' \"none\" \"tanh\", \"erf\"");
   EXPECT_EQ(text_error("[[layer]]\nkind = \"causal_self_attention\"\n"),
             "m.toml:6: 'heads' is missing");
   EXPECT_EQ(text_error("[[layer]]\nkind = \"dense\"\nout = 3\ntied = \"f\"\n"),
@@ -304,16 +302,16 @@ TEST_F(LayerList, StatesTheLayoutOfTheFileThatItWasMadeOf) {
   EXPECT_TRUE(found.arrays.at("a.weight").transposed);
   EXPECT_FALSE(found.arrays.at("b.weight").transposed);
   EXPECT_TRUE(layouts("").arrays.empty());
-  EXPECT_EQ(
+  EXPECT_VALUES(
       test_support::error_of<engine::ModelError>([&] { layouts("transposed = [\"a.weight\"]\n"); }),
-      "m.onnx: 'transposed' names 'a.weight', which has no two dimensions in file_shapes");
+      "m.onnx: 'transposed' 'a.weight', two file_shapes");
 }
 
 TEST_F(LayerList, WrongValuesNameTheLine) {
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = 2.5\n"),
             "m.toml:3: 'out' must be an integer");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = \"all\"\n"),
-            "m.toml:3: 'out' must be an integer or \"classes\"");
+  EXPECT_VALUES(error_of("[[layer]]\nkind = \"dense\"\nout = \"all\"\n"),
+                "m.toml:3: 'out' integer \"classes\"");
   EXPECT_EQ(error_of("[[layer]]\nname = \"a\"\n"), "m.toml:1: 'kind' is missing");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\n"),
             "m.toml:1: 'out_channels' is missing");
@@ -326,29 +324,29 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
       error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\nout_channels = 3\nkernel = [3, 3, "
                "3]\n"),
       "m.toml:5: 'kernel' must be integer or [height, width]");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\nout_channels = 3\npadding = "
-                     "\"same\"\n"),
-            "m.toml:5: 'padding' must be integer, [height, width] or [top, left, bottom, right]");
-  EXPECT_EQ(
+  EXPECT_VALUES(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\nout_channels = 3\npadding = "
+                         "\"same\"\n"),
+                "m.toml:5: 'padding' integer, [height, width] [top, left, bottom, right]");
+  EXPECT_VALUES(
       error_of("[[layer]]\nkind = \"activation\"\nfunction = \"sillu\"\n"),
-      "m.toml:3: unknown function 'sillu': did you mean 'silu'? (known: relu6, silu, sigmoid, "
-      "hard_sigmoid, hard_swish, leaky_relu, tanh, exp, log, sqrt, erf, abs, negate, reciprocal, "
-      "softplus, elu, mish, softsign, clip, power)");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nout_channels = 4\ngroups = 3\n"),
-            "m.toml:1: conv2d: out_channels must be a multiple of groups, 3, not 4");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"),
-            "m.toml:1: dropout: rate must lie in [0, 1), not 1.500000");
+      "m.toml:3: function 'sillu': 'silu'? (known: relu6, silu, sigmoid, hard_sigmoid, hard_swish, "
+      "leaky_relu, tanh, exp, log, sqrt, erf, abs, negate, reciprocal, softplus, elu, mish, "
+      "softsign, clip, power)");
+  EXPECT_VALUES(error_of("[[layer]]\nkind = \"conv2d\"\nout_channels = 4\ngroups = 3\n"),
+                "m.toml:1: conv2d: out_channels groups, 3, 4");
+  EXPECT_VALUES(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"),
+                "m.toml:1: dropout: rate [0, 1), 1.500000");
   EXPECT_VALUES(error_of("[[layer]]\nkind = \"batch_norm2d\"\n"), "m.toml:1 #2 batch_norm2d name");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = [\"inptu\"]\n"),
             "m.toml:3: no layer 'inptu' before this one: did you mean 'input'?");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = \"input\"\n"),
-            "m.toml:3: 'inputs' must be a list of layer names");
+  EXPECT_VALUES(error_of("[[layer]]\nkind = \"relu\"\ninputs = \"input\"\n"),
+                "m.toml:3: 'inputs' list");
   EXPECT_EQ(
       error_of(
           "[[layer]]\nkind = \"relu\"\nname = \"a\"\n[[layer]]\nkind = \"relu\"\nname = \"a\"\n"),
       "m.toml:6: the name 'a' is used twice");
   EXPECT_TRUE(error_of("[[layer]\n").starts_with("m.toml:1: ")) << error_of("[[layer]\n");
-  EXPECT_EQ(error_of("classes = 3\n"), "m.toml: expected at least one [[layer]] table");
+  EXPECT_VALUES(error_of("classes = 3\n"), "m.toml: one [[layer]]");
 }
 
 TEST_F(LayerList, ShapeErrorsNameTheLineTheLayerAndBothShapes) {
@@ -396,14 +394,19 @@ TEST_F(LayerList, ProbabilitiesAtTheEndAreAnErrorUnlessTheyAreTargets) {
        {"kind = \"softmax\"\n", "kind = \"activation\"\nfunction = \"sigmoid\"\nname = \"p\"\n"}) {
     const std::string path = write(dense + "[[layer]]\n" + last);
     models::ModelOptions options{.sample_shape = {1, 1, 4}, .classes = 3};
-    try {
-      models::build_model(path, options);
-      ADD_FAILURE() << last;
-    } catch (const engine::ModelError& error) {
-      EXPECT_NE(std::string(error.what()).find("expected logits"), std::string::npos)
-          << error.what();
-    }
-    options.regression = engine::ops::RegressionLoss{};
+    const auto expect_rejected = [&] {
+      try {
+        models::build_model(path, options);
+        ADD_FAILURE() << last;
+      } catch (const engine::ModelError& error) {
+        EXPECT_NE(std::string(error.what()).find("expected logits"), std::string::npos)
+            << error.what();
+      }
+    };
+    expect_rejected();
+    options.regression = engine::ops::RegressionLoss::kLogistic;  // that of several labels
+    expect_rejected();
+    options.regression = engine::ops::RegressionLoss::kSquared;
     EXPECT_NO_THROW(models::build_model(path, options));
     EXPECT_NO_THROW(models::build_model(write("logits = \"fc\"\n" + dense + "[[layer]]\n" + last),
                                         {.sample_shape = {1, 1, 4}, .classes = 3}));

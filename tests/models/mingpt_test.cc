@@ -14,6 +14,7 @@
 #include "models/model_catalog.h"
 #include "models/next_token.h"
 #include "tests/engine/optim/typed_optimizers.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -100,9 +101,8 @@ TEST(MinGpt, RefusesImagesAndDropoutOfOtherModels) {
     }
     return "no error";
   };
-  EXPECT_EQ(error_of("gpt-nano", {.sample_shape = {28, 28, 1}}),
-            "this model reads token ids, [context], not samples of shape [28, 28, 1]: use a data "
-            "set of text or tokens, or --dataset synthetic --synthetic-shape N");
+  EXPECT_VALUES(error_of("gpt-nano", {.sample_shape = {28, 28, 1}}),
+                "token ids, [context], [28, 28, 1]: --dataset synthetic --synthetic-shape N");
   EXPECT_NE(error_of("mlp", {.sample_shape = {28, 28, 1}, .dropout = 0.1}).find("dropout 0.1"),
             std::string::npos);
   EXPECT_EQ(error_of("gpt-nano", {.sample_shape = {16}, .dropout = 0.1}), "no error");

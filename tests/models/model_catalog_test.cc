@@ -110,24 +110,20 @@ std::string error_of(const std::string& name, const models::ModelOptions& option
 }
 
 TEST(ModelCatalog, SaysWhichNameIsNearest) {
-  EXPECT_EQ(error_of("convnett", {.sample_shape = {28, 28, 1}}),
-            "unknown model 'convnett': did you mean 'convnet'? (known: " +
-                base::join_text(models::model_names()) +
-                ", FILE.toml for a list of layers, FILE.onnx, or a folder with config.json)");
+  EXPECT_VALUES(error_of("convnett", {.sample_shape = {28, 28, 1}}),
+                "'convnett': 'convnet'? (known: " + base::join_text(models::model_names()) +
+                    ", FILE.toml FILE.onnx, config.json)");
   EXPECT_THROW(models::default_options("resnet"), engine::ModelError);
-  EXPECT_EQ(error_of("mlp", {.sample_shape = engine::Shape{64}, .classes = 65}),
-            "this model reads images or rows of numbers, [h, w, c], not samples of shape [64] "
-            "(token ids)");
+  EXPECT_VALUES(error_of("mlp", {.sample_shape = engine::Shape{64}, .classes = 65}),
+                "[h, w, c], [64] (token ids)");
   EXPECT_EQ(base::nearest_name("resnet55-cifar", models::model_names()), "resnet50-cifar");
   EXPECT_EQ(base::nearest_name("pyramidnet", models::model_names()), "pyramidnet110");
 }
 
 TEST(ModelCatalog, ModelsOfImagesRefuseRowsOfNumbers) {
   for (const std::string name : {"convnet", "resnet18", "pyramidnet110"})
-    EXPECT_EQ(error_of(name, {.sample_shape = {1, 1, 4}}),
-              "the model '" + name +
-                  "' takes images, but each sample is a row of 4 numbers, as --dataset csv has "
-                  "them; use --model mlp, or a list of layers (FILE.toml)");
+    EXPECT_VALUES(error_of(name, {.sample_shape = {1, 1, 4}}),
+                  "'" + name + "' images, 4 numbers, --dataset csv --model mlp, FILE.toml");
   EXPECT_EQ(error_of("mlp", {.sample_shape = {1, 1, 4}}), "no error");
 }
 
@@ -137,8 +133,7 @@ TEST(ModelCatalog, TheOptionsHelpNamesEveryModel) {
   const std::string help = tools::find_option("model")->help;
   std::string expected;
   for (const std::string& name : models::model_names()) expected += name + ", ";
-  EXPECT_EQ(help,
-            expected + "a layer list FILE.toml, a network FILE.onnx, or a folder of Hugging Face");
+  EXPECT_TRUE(help.starts_with(expected + "a layer list ")) << help;
 }
 
 TEST(ModelCatalog, TakesTheDataSetsShapeAndClasses) {
@@ -158,8 +153,7 @@ TEST(ModelCatalog, TakesTheDataSetsShapeAndClasses) {
 TEST(ModelCatalog, SamplesThatAreTooSmallNameTheLayerAndBothShapes) {
   EXPECT_VALUES(error_of("convnet", {.sample_shape = {3, 3, 1}}),
                 "'layer2.3' max_pool2d [2, 2, 32] 2 0 [1, 1, 32]");
-  EXPECT_EQ(error_of("mlp", {.sample_shape = {28, 28, 1}, .classes = 0}),
-            "a model needs at least 1 class, not 0");
+  EXPECT_VALUES(error_of("mlp", {.sample_shape = {28, 28, 1}, .classes = 0}), "model 1 class, 0");
 }
 
 }  // namespace

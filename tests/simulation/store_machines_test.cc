@@ -279,7 +279,7 @@ TEST_F(PatienceByHand, AStoppedRankIsNotReportedAsCutOffBefore) {
   result_ = ServerMachine::Probe::kAccepted;
   wait(std::chrono::seconds(5), others_);
   ASSERT_TRUE(failure());
-  EXPECT_CONTAINS(failure()->what.text, "does not answer: no heartbeat for 3");
+  EXPECT_CONTAINS(failure()->what.text, "no heartbeat for 3");
   EXPECT_EQ(notices_, std::vector<std::string>());
 }
 
@@ -315,13 +315,16 @@ TEST_F(PatienceByHand, ARankThatNobodyReachesIsDeadOrCutOff) {
   wait(std::chrono::seconds(4), others_);
   others_[1]->member->answer(3, false);
   wait(std::chrono::seconds(1), others_);
-  const std::string text = "rank 3 is dead, or its host is cut off: no rank reaches it";
-  EXPECT_EQ(std::ranges::count(notices_, text), 0) << "rank 2 has not answered yet";
+  const std::string values = "rank 3 dead, no rank";
+  const auto is_told = [&](const std::string& notice) {
+    return test_support::has_values(notice, values);
+  };
+  EXPECT_EQ(std::ranges::count_if(notices_, is_told), 0) << "rank 2 has not answered yet";
   others_[2]->member->answer(3, false);
   wait(std::chrono::seconds(27), others_);
-  EXPECT_EQ(std::ranges::count(notices_, text), 1);
+  EXPECT_EQ(std::ranges::count_if(notices_, is_told), 1);
   ASSERT_TRUE(failure());
-  EXPECT_CONTAINS(failure()->what.text, "(--link-patience); " + text);
+  EXPECT_VALUES(failure()->what.text, "(--link-patience); " + values);
 }
 
 TEST_F(PatienceByHand, ARankLearnsThatItsLostPeerIsHeardByRank0) {
@@ -379,10 +382,7 @@ class RouterByHand : public PatienceByHand {
   const std::string
       own_process_ = "process 2",
       unreachable_ =
-          "rank 2 (host n2, pid 102) is unreachable: its connection broke; no new connection "
-          "within "
-          "30.0 s (--link-patience); rank 0 cannot connect to its host (a router or a firewall is "
-          "between them), so its process may be alive";
+          "rank 2 (host n2, pid 102) unreachable: 30.0 s (--link-patience); rank 0 router alive";
 };
 
 TEST_F(RouterByHand, ARankMayConnectAgainAfterAReset) {
@@ -414,10 +414,10 @@ TEST_F(RouterByHand, ARankThatDoesNotComeBackIsLostAndNotLetInAgain) {
   wait(std::chrono::milliseconds(300), others_);
   ASSERT_TRUE(failure());
   EXPECT_EQ(failure()->rank, 2);
-  EXPECT_CONTAINS(failure()->what.text, unreachable_);
+  EXPECT_VALUES(failure()->what.text, unreachable_);
   Client& late = connect_again(routed(), kAgain, own_process_);
   ASSERT_EQ(late.state(), SessionMachine::State::kRefused);
-  EXPECT_CONTAINS(late.refusal(), "cannot continue its session: the others have declared it dead");
+  EXPECT_VALUES(late.refusal(), "session: dead");
 }
 
 // A member that still receives from rank 0 learns from the end that it is to connect again.

@@ -137,7 +137,7 @@ TEST(Desync, TwoRanksAreATieAndItSaysSo) {
   EXPECT_EQ(report.ranks, std::vector<int>{1}) << "rank 0 is what others are compared with";
   EXPECT_EQ(report.first_bad, 4);
   const std::string text = to_string(report, 2);
-  EXPECT_CONTAINS(text, "no majority among 2 ranks (a tie): compared with rank 0");
+  EXPECT_VALUES(text, "2 ranks tie rank 0");
 }
 
 TEST(Desync, OptimizerStatesAreComparedToo) {
@@ -267,13 +267,10 @@ std::vector<std::string> refusals(const engine::Shape& sample, engine::DType dty
 
 TEST(Desync, ModelsThatDifferAreNamedBeforeTheFirstStepWithTheTensorAndBothShapes) {
   for (const std::string& text : refusals({7, 7, 1}, engine::DType::kF32))
-    EXPECT_EQ(text,
-              "the model of rank 2 differs from rank 0's: it has layers.0.weight [512, 49] where "
-              "rank 0 has layers.0.weight [512, 36]");
+    EXPECT_VALUES(text,
+                  "rank 2 rank 0's: layers.0.weight [512, 49] rank 0 layers.0.weight [512, 36]");
   for (const std::string& text : refusals({6, 6, 1}, engine::DType::kF64))
-    EXPECT_EQ(
-        text,
-        "the model of rank 2 differs from rank 0's: it has dtype f64 where rank 0 has dtype f32");
+    EXPECT_VALUES(text, "rank 2 rank 0's: f64 rank 0 f32");
   for (const std::string& text : refusals({6, 6, 1}, engine::DType::kF32)) EXPECT_EQ(text, "");
 }
 
@@ -281,11 +278,10 @@ TEST(DesyncReport, NamesTheFirstTensorsAndARangeOfSteps) {
   engine::DesyncReport report{.step = 20, .last_good = 12, .first_bad = 16, .compared = 40};
   for (int i = 0; i < 8; ++i)
     report.tensors.push_back({.name = "t" + std::to_string(i), .ranks = {1, 3}});
-  EXPECT_EQ(to_string(report, 5),
-            "desync after step 20: 8 of 40 tensors differ: t0 on ranks 1, 3, t1 on ranks 1, 3, t2 "
-            "on ranks 1, 3, t3 on ranks 1, 3, "
-            "t4 on ranks 1, 3, and 3 more; compared with the majority of 5 ranks; first bad step "
-            "in 13 to 16 (equal after step 12)");
+  EXPECT_VALUES(to_string(report, 5),
+                "step 20: 8 of 40 tensors t0 1, 3, t1 1, 3, t2 1, 3, t3 1, 3, t4 1, 3, 3 more; "
+                "majority 5 ranks; 13 16 step 12");
+  EXPECT_LACKS(to_string(report, 5), "t5");
   report.last_good = 20;
   EXPECT_CONTAINS(to_string(report, 5), "already so before the first step of this run");
 }

@@ -53,13 +53,9 @@ std::set<std::string> checkpoints(const test_support::TemporaryDirectory& folder
 }
 
 TEST(NonFinite, ADivergedRunEndsAndSaysSinceWhen) {
-  EXPECT_EQ(
-      error_of(1, "steps=5", poison(0, 3)),
-      "the loss was finite at step 3, not finite at step 4; there is no checkpoint to continue "
-      "from: start again with a lower --lr, or --clip-grad");
-  EXPECT_EQ(
-      error_of(1, "steps=5 lr=1e6").find("the loss was finite at step 2, not finite at step 3; "),
-      0u);
+  EXPECT_VALUES(error_of(1, "steps=5", poison(0, 3)),
+                "loss finite step 3, not finite step 4; no checkpoint --lr, --clip-grad");
+  EXPECT_VALUES(error_of(1, "steps=5 lr=1e6"), "loss finite step 2, not finite step 3;");
 }
 
 TEST(NonFinite, OneRanksNumbersEndAllOfThem) {
@@ -136,10 +132,7 @@ TEST(NonFinite, ToGoOnWarnsOnceAndPrunesNothingGood) {
   EXPECT_TRUE(left.contains("step-00000002.ckpt") && left.contains("step-00000003.ckpt"));
   // What it left is not gone on with.
   const std::string error = error_of(1, with(options, "on-nonfinite= resume=auto steps=9"));
-  EXPECT_EQ(error.find("the parameter 'layers.0.weight' is not finite at step 8; no earlier check "
-                       "of this start found finite ones: resume from an earlier checkpoint"),
-            0u)
-      << error;
+  EXPECT_VALUES(error, "'layers.0.weight' not finite step 8; no earlier checkpoint");
 }
 
 TEST(NonFinite, SkippingIsRefusedWhereItCannotWork) {

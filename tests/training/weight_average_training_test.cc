@@ -6,17 +6,22 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <set>
 
 #include "engine/optim/moving_average.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint_directory.h"
+#include "io/interchange/numpy/npz.h"
+#include "tests/io/interchange/array_fixture.h"
 #include "tests/support/test_support.h"
 #include "tests/training/session_runner.h"
 #include "tools/run/data/saved_weights.h"
 
 namespace {
 
+namespace fs = std::filesystem;
 using session_runner::Options;
 using session_runner::RankResult;
 using session_runner::same_bits;
@@ -236,6 +241,45 @@ TEST(EpochAverage, SurvivesResumptionsBitByBit) {
       << "the fifth and the sixth";
 }
 
+// A run whose statistics could not be recomputed has left such a checkpoint.
+TEST(EpochAverage, IsCompletedByAResumptionWithTheSameBits) {
+  for (const char* length : {"epochs=4", "epochs= steps=18"}) {
+    for (const char* evaluation : {"eval-every=1e", "eval-every=0"}) {
+      SCOPED_TRACE(length);
+      const Options options =
+          with(kFourEpochs, std::string("average-last=2 ") + length, Options(evaluation));
+      const TemporaryDirectory whole, parts;
+      const auto once = train(2, with(options, "save-dir=" + whole.path().string()));
+      io::Checkpoint end = io::load_checkpoint(newest(whole));
+      std::erase_if(end.arrays, [](const io::NamedArray& array) {
+        return array.section == io::Section::kAverage &&
+               array.name.find("running_") < array.name.npos;
+      });
+      for (auto& [name, value] : end.counters)
+        if (name == "average.complete") value = 0;
+      io::save_checkpoint(end, parts / fs::path(newest(whole)).filename().string());
+      const Options again = with(options, "save-dir=" + parts.path().string() + " resume=auto");
+      const auto completed = train(2, again);
+      EXPECT_TRUE(equal(average_of(newest(whole)), average_of(newest(parts))));
+      EXPECT_EQ(io::load_checkpoint(newest(parts)).global_step, end.global_step);
+      EXPECT_EQ(completed[0].end.global_step, once[0].end.global_step);
+      EXPECT_EQ(completed[0].saved.size(), 1u);
+      EXPECT_TRUE(train(2, again)[0].saved.empty()) << "nothing is left";
+    }
+  }
+}
+
+TEST(EpochAverage, TheLastStepIsSavedBeforeItsStatisticsAreRecomputed) {
+  const TemporaryDirectory folder;
+  const auto saves = [&](const Options& more) {
+    return train(2, with(kFourEpochs, "average-last=2 save-every=0 save-dir=" + folder / "run",
+                         more))[0]
+        .saved.size();
+  };
+  EXPECT_EQ(saves({}), 2u) << "without and with them";
+  EXPECT_EQ(saves("model=mlp save-dir=" + folder / "mlp"), 1u) << "has no statistics";
+}
+
 TEST(EpochAverage, IsCompleteAtTheEndOnly) {
   const TemporaryDirectory folder;
   train(1, with(kFourEpochs, "average-last=2 keep-last=0 save-dir=" + folder.path().string()));
@@ -248,6 +292,61 @@ TEST(EpochAverage, IsCompleteAtTheEndOnly) {
   EXPECT_NO_THROW(tools::load_weights(engine::AverageKind::kEpochs, folder / "step-00000020.ckpt"));
   EXPECT_THROW(tools::load_weights(engine::AverageKind::kMoving, folder / "step-00000020.ckpt"),
                io::DataError);
+}
+
+// Four steps of 6 samples in order. Those of `bad` have a sample whose outputs are not finite, or
+// are left out.
+std::string write_steps(const TemporaryDirectory& folder, const std::set<int>& bad, bool left_out) {
+  std::vector<float> x;
+  std::vector<std::int64_t> y;
+  for (int step = 0; step < 4; ++step) {
+    if (left_out && bad.contains(step)) continue;
+    for (int i = 0; i < 6; ++i) {
+      y.push_back(i % 3);
+      for (int k = 0; k < 64; ++k)
+        x.push_back(static_cast<float>((step * 41 + i * 17 + k * k) % 23) / 23);
+    }
+    if (bad.contains(step)) x[x.size() - 70] = 3e38F;
+  }
+  const auto samples = static_cast<std::int64_t>(y.size());
+  for (const char* file : {"train.npz", "test.npz"})
+    io::save_npz({array_fixture::array_of("x", {samples, 1, 8, 8}, x),
+                  array_fixture::array_of("y", {samples}, y)},
+                 folder / file);
+  return "model=convnet dataset=arrays shuffle=false batch-size=6 epochs=2 average-last=1 "
+         "lr=1e-300 momentum=0 data-dir=" +
+         folder.path().string();
+}
+
+// The weights stay as they were, so that statistics depend on the samples alone.
+TEST(EpochAverage, LeavesOutStepsThatAreNotFiniteWhereTrainingSkipsThem) {
+  for (const char* more : {"", "grad-accum=2", "sync-bn=true"}) {
+    for (const int world : {1, 2, 3}) {
+      SCOPED_TRACE(std::string(more) + " " + std::to_string(world));
+      const TemporaryDirectory bad, good, of_bad, of_good;
+      const Options skip = with(Options(more), "on-nonfinite=skip");
+      const auto ranks = train(
+          world, with(write_steps(bad, {1, 3}, false), skip, "save-dir=" + of_bad.path().string()));
+      train(world,
+            with(write_steps(good, {1, 3}, true), skip, "save-dir=" + of_good.path().string()));
+      EXPECT_EQ(average_of(newest(of_bad)).size(), average_of(newest(of_good)).size());
+      EXPECT_TRUE(equal(average_of(newest(of_bad)), average_of(newest(of_good))));
+      EXPECT_TRUE(ranks[0].not_finite.empty());
+    }
+  }
+}
+
+TEST(EpochAverage, KeepsTheModelsStatisticsIfNoStepIsFinite) {
+  for (const int world : {1, 2}) {
+    const TemporaryDirectory data, folder;
+    train(world, with(write_steps(data, {0, 1, 2, 3}, false), "on-nonfinite=skip",
+                      "save-dir=" + folder.path().string()));
+    const io::Checkpoint end = io::load_checkpoint(newest(folder));
+    for (const io::NamedArray& array : average_of(newest(folder)))
+      if (const io::NamedArray* own = end.find(io::Section::kBuffer, array.name)) {
+        EXPECT_EQ(own->data, array.data) << array.name;
+      }
+  }
 }
 
 TEST(EpochAverage, IsRefusedWhereItCannotBe) {

@@ -281,9 +281,12 @@ void export_onnx(const ExportOptions& o) {
   const std::vector<io::NamedArray> arrays =
       model_arrays(o, unread, {model.name, model.definition});
   take_classes(arrays, model);
+  std::optional<engine::ops::RegressionLoss> regression;  // the loss is not exported: any of them
+  if (model.input.target) regression = engine::ops::RegressionLoss::kSquared;
   const engine::Graph graph =
       models::build_model(model.name, {.sample_shape = model.input.sample_shape,
                                        .classes = model.input.classes,
+                                       .regression = regression,
                                        .label_shape = model.input.label_shape,
                                        .definition = model.definition});
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);

@@ -116,6 +116,8 @@ Target target_of(const std::string& model, std::int64_t classes, ConfigValues& v
   const io::DatasetSplits data = io::load_dataset(config.data.set);
   engine::Graph graph = models::build_model(model, {.sample_shape = sample_shape(data.train),
                                                     .classes = data.train.classes(),
+                                                    .regression = config.model.regression_loss(),
+                                                    .label_shape = label_shape(data.train),
                                                     .definition = definition});
   return {std::move(graph),
           std::move(definition),

@@ -10,6 +10,7 @@
 #include "tools/folder/output_paths.h"
 #include "tools/folder/run_reference.h"
 #include "tools/launch/group/group_flags.h"
+#include "tools/launch/group/joining_options.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/launch/workers/stop_signals.h"
 #include "tools/report/output/exit_codes.h"
@@ -113,6 +114,7 @@ const std::atomic<int>& install_signals(const RunConfig& config) {
   std::signal(SIGPIPE, SIG_IGN);  // if a reader of the output leaves, a write fails
   const std::atomic<int>& stop_signal = install_stop_signals(signals);
   if (leaves) install_leave_signal();
+  if (!launch_id().empty()) expect_end_by_parent();
   return stop_signal;
 }
 

@@ -87,7 +87,7 @@ class Constant final : public Layer {
     return shape_;
   }
   std::vector<BufferSpec> buffers(std::span<const Shape>) const override {
-    return {{.name = "value", .shape = shape_, .initial = initial_}};
+    return {{.name = "value", .shape = shape_, .initial = initial_, .is_constant = true}};
   }
 
   void forward(const LayerRun& run) const override {

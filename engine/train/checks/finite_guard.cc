@@ -33,9 +33,10 @@ std::optional<std::size_t> first_not_finite(const ModelState& state, bool statis
              good_running = !statistics || is_finite(state.running);
   if (good_values && good_running) return std::nullopt;
   for (std::size_t i = 0; i < state.entries.size(); ++i) {
-    const Kind kind = state.entries[i].kind;
-    const bool looked_at = kind == Kind::kParameter || (kind == Kind::kRunning && statistics);
-    if (looked_at && !is_finite(state.view(state.entries[i]))) return i;
+    const ModelState::Entry& entry = state.entries[i];
+    const bool is_statistic = entry.kind == Kind::kRunning && !entry.is_constant;
+    const bool looked_at = entry.kind == Kind::kParameter || (is_statistic && statistics);
+    if (looked_at && !is_finite(state.view(entry))) return i;
   }
   return std::nullopt;
 }

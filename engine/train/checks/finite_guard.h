@@ -19,7 +19,8 @@
 namespace engine {
 
 // Returns an index in state.entries; with `statistics`, running statistics are checked as well.
-// Empty if all are finite.
+// Empty if all are finite. Constants are not checked: training never changes them, so that numbers
+// that are not finite (the -inf of a mask) are the model's own.
 std::optional<std::size_t> first_not_finite(const ModelState& state, bool statistics);
 
 class FiniteGuard {

@@ -10,6 +10,7 @@
 #include "io/data/order/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -60,7 +61,8 @@ void check_sharing(const SamplerOptions& options) {
   if (options.parts < 0 || (options.parts > 0 && options.parts < options.world_size)) {
     throw ConfigError("a step is cut into " + std::to_string(options.parts) +
                       " shards, too few for a world of " + ranks_text(options.world_size) +
-                      ": expected one for each rank or more");
+                      ": expected one for each rank or more; give --reduction-shards " +
+                      std::to_string(std::bit_ceil(static_cast<unsigned>(options.world_size))));
   }
   if (options.shard == Shard::kFile && options.uneven == Uneven::kPad &&
       options.size < options.world_size) {

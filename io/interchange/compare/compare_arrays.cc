@@ -125,7 +125,16 @@ class RowComparer {
   }
 
  private:
+  // Constants come with the model, e.g. the -inf of a mask: they are no sign of divergence. Files
+  // without sections do not tell them from parameters of that name.
+  bool is_constant(const Key& key) const {
+    const bool may_be_buffer =
+        key.first == Section::kBuffer ||
+        std::ranges::none_of(files_, [](const ArraySource* file) { return file->has_sections(); });
+    return may_be_buffer && key.second.ends_with(".value");
+  }
   void note_not_finite(const Key& key, const BlockReport& report, Comparison& result) const {
+    if (is_constant(key)) return;
     NotFinite found{.name = key.second, .files = {}};
     for (std::size_t f = 0; f < files_.size(); ++f)
       if (report.not_finite[f]) found.files.push_back(static_cast<int>(f));

@@ -44,7 +44,9 @@ struct Comparison {
   std::int64_t compared = 0;  // number of distinct (section, name)
   std::vector<ArrayDifference>
       differences;  // in model order if a file has it; then those that only other files have
-  std::vector<NotFinite> not_finite;  // in the same order; for tensors whose values were compared
+  // In the same order; for tensors whose values were compared, but not for a model's constants,
+  // "NAME.value".
+  std::vector<NotFinite> not_finite;
 };
 
 // Files without sections take them from those that have them, otherwise from the name. Calls

@@ -214,15 +214,10 @@ TEST_F(NcclLibraryFile, ThatDoesNotFitOrIsNotThereIsNamedOnAllRanks) {
     });
   };
   for (const std::string& text : with_setting_on_rank_1("NCCL_ON_CPU_VERSION", "21903"))
-    expect_has(text,
-               "configuration: backend nccl cannot be used: rank 0 has NCCL 2.28.9, rank 1 2.19.3");
+    EXPECT_VALUES(text, "configuration: nccl rank 0 2.28.9, rank 1 2.19.3");
   for (const std::string& text :
-       with_setting_on_rank_1("ENGINE_NCCL_LIBRARY", "/nowhere/libnccl.so.2")) {
-    expect_has(text,
-               "configuration: backend nccl cannot be used: rank 1 cannot use NCCL: cannot load "
-               "ENGINE_NCCL_LIBRARY");
-    expect_has(text, "/nowhere/libnccl.so.2");
-  }
+       with_setting_on_rank_1("ENGINE_NCCL_LIBRARY", "/nowhere/libnccl.so.2"))
+    EXPECT_VALUES(text, "configuration: nccl rank 1 ENGINE_NCCL_LIBRARY /nowhere/libnccl.so.2");
 }
 
 class DeviceFailure : public ::testing::Test {
@@ -269,8 +264,8 @@ TEST_F(NcclFault, ACallThatNeverEndsFailsAtItsDeadline) {
   const auto outcomes = reduce(timeout_ms, 5);
   for (const std::string& outcome : outcomes) expect_has(outcome, "peer: backend nccl, rank ");
   EXPECT_TRUE(std::ranges::any_of(outcomes, [&](const std::string& text) {
-    return text.find("timeout after " + std::to_string(timeout_ms) +
-                     " ms in ncclAllReduce, waiting for one of the ranks") != std::string::npos;
+    return test_support::has_values(text,
+                                    "timeout " + std::to_string(timeout_ms) + " ms ncclAllReduce");
   })) << outcomes[0];
 }
 
@@ -414,8 +409,7 @@ TEST_F(DeviceFailure, HostMemoryIsRefused) {
            std::vector<float> host(10);
            c->all_reduce(host.data(), host.size(), DType::kF32, ReduceOp::kSum);
          })) {
-      expect_has(outcome, "configuration: ");
-      expect_has(outcome, "got host memory, expected memory of CUDA device");
+      EXPECT_VALUES(outcome, "configuration: host memory, CUDA device");
     }
   }
 }

@@ -160,12 +160,11 @@ TEST(Launchers, BrokenSlurmVariablesAreNamed) {
                   "SLURM_PROCID=5: expected a rank from 0 below the world size 5");
   EXPECT_CONTAINS(error_of(kStep + Variables{{"SLURM_STEP_TASKS_PER_NODE", "2,2"}}),
                   "add up to SLURM_STEP_NUM_TASKS=5");
-  EXPECT_CONTAINS(error_of(kStep + Variables{{"SLURM_NODEID", "3"}}),
-                  "SLURM_NODEID=3: expected a node from 0 below the 3 nodes");
+  EXPECT_VALUES(error_of(kStep + Variables{{"SLURM_NODEID", "3"}}), "SLURM_NODEID=3: 0 3 nodes");
   for (const char* bad :
        {"2(x2", "2(x)", "2(y2),1", "x", "2(x99999999),1", "2,,1", "2(x65536),2(x65536)"})
-    EXPECT_CONTAINS(error_of(kStep + Variables{{"SLURM_STEP_TASKS_PER_NODE", bad}}),
-                    "expected tasks of each node such as 2(x3),1");
+    EXPECT_VALUES(error_of(kStep + Variables{{"SLURM_STEP_TASKS_PER_NODE", bad}}),
+                  std::string("SLURM_STEP_TASKS_PER_NODE=") + bad + ": 2(x3),1");
 }
 
 TEST(Launchers, TasksPerNode) {
@@ -202,7 +201,7 @@ TEST(Launchers, PortRules) {
     (void)backends::parse_port_rule("dice");
     ADD_FAILURE();
   } catch (const backends::ConfigurationError& error) {
-    EXPECT_STREQ(error.what(), "--port-rule dice: expected auto, idr, jobid or fixed");
+    EXPECT_VALUES(error.what(), "--port-rule dice: auto, idr, jobid fixed");
   }
   EXPECT_EQ(resolve(rank_0 + Variables{{"MASTER_PORT", "65530"}}).port_window, 6);
 }
@@ -272,8 +271,7 @@ TEST(Launchers, JobArraysMeetAtAFile) {
   // Elsewhere the elements are runs of their own, as are elements of several tasks.
   EXPECT_EQ(resolve(element("1", "2", "0", "1", "1")).world_size, 1);
   EXPECT_EQ(resolve(element("1", "2", "0", "1", "1") + kStep, at_file).world_size, 5);
-  EXPECT_CONTAINS(error_of(element("2", "3", "0", "5", "1"), at_file),
-                  "number the array without gaps (--array=0-2)");
+  EXPECT_VALUES(error_of(element("2", "3", "0", "5", "1"), at_file), "(--array=0-2)");
   EXPECT_CONTAINS(error_of(element("9", "2", "0", "1", "1"), at_file),
                   "SLURM_ARRAY_TASK_ID=9: expected an element from 0 to 1");
 }

@@ -113,8 +113,8 @@ TEST(PortWindow, OtherServicesOnTheFirstPortsAreSkipped) {
   EXPECT_GE(answering.connections(), 1);
   EXPECT_GE(silent.connections(), 1);
   ASSERT_EQ(notices.size(), 1u);
-  EXPECT_EQ(notices[0], "port " + std::to_string(port) + " of 127.0.0.1 is taken: using port " +
-                            std::to_string(port + 2));
+  EXPECT_VALUES(notices[0], "port " + std::to_string(port) + " 127.0.0.1 taken: port " +
+                                std::to_string(port + 2));
 }
 
 TEST(PortWindow, AFullWindowIsSaid) {
@@ -122,8 +122,8 @@ TEST(PortWindow, AFullWindowIsSaid) {
   std::vector<Socket> taken;
   for (int i = 0; i < 3; ++i) taken.push_back(backends::listen_on({"127.0.0.1", port + i}));
   const auto errors = outcomes(1, [&](int) { backends::join_store(options(0, 2, port, "j", 3)); });
-  EXPECT_CONTAINS(errors[0], "peer: rank 0 cannot listen on 127.0.0.1: the ports " +
-                                 std::to_string(port) + " to " + std::to_string(port + 2));
+  EXPECT_VALUES(errors[0], "peer: rank 0 127.0.0.1: ports " + std::to_string(port) + " to " +
+                               std::to_string(port + 2));
 }
 
 TEST(PortWindow, WithoutRank0TheSearchEndsAtTheDeadlineAndNamesTheOtherService) {
@@ -179,8 +179,7 @@ TEST(PortWindow, AnotherSecretIsAnAuthenticationErrorAlsoOnceRank0HasLeft) {
 
 TEST(PortWindow, AWindowNeedsAJobId) {
   const auto errors = outcomes(1, [&](int) { backends::join_store(options(0, 2, 2000, "")); });
-  EXPECT_CONTAINS(errors[0],
-                  "configuration: a window of 16 ports: expected 1 or more, and a job id");
+  EXPECT_VALUES(errors[0], "configuration: 16 ports: 1 job id");
 }
 
 TEST(Names, UnresolvableHostsAreRetriedUntilTheDeadlineAndNamed) {
@@ -231,9 +230,7 @@ TEST(Names, AMasterThatResolvesToLoopbackIsRefusedInAMultiHostWorld) {
     backends::join_store(o, clock);
   };
   for (const std::string& error : outcomes(2, [&](int rank) { join(rank, 1, ""); })) {
-    EXPECT_CONTAINS(
-        error, "configuration: the host of rank 0, \"0x7f000001\", resolves to 127.0.0.1 here");
-    EXPECT_CONTAINS(error, "--iface");
+    EXPECT_VALUES(error, "configuration: rank 0, \"0x7f000001\", 127.0.0.1 --iface");
   }
   is_awaited = true;
   // One host, or nobody knows: it is tried.

@@ -188,8 +188,7 @@ TEST(RelayServer, AnotherSecretIsRejected) {
   const backends::Socket waiting = enter(relay.endpoint(), RelayEnd::kAcceptor, "p");
   EXPECT_TRUE(is_closed(enter(relay.endpoint(), RelayEnd::kConnector, "p", other)));
   EXPECT_TRUE(test_support::eventually([&] { return relay.notices().size() == 1; }));
-  EXPECT_CONTAINS(relay.notices()[0], "the relay rejected 1 connection: 127.0.0.1:");
-  EXPECT_CONTAINS(relay.notices()[0], "it does not know the secret");
+  EXPECT_VALUES(relay.notices()[0], "rejected 1 connection: 127.0.0.1: secret");
   const backends::Socket connector = enter(relay.endpoint(), RelayEnd::kConnector, "p");
   EXPECT_TRUE(is_joined(waiting));
 }
@@ -249,7 +248,7 @@ TEST(RelayServer, ItsConnectionsAreLimited) {
   const Pair pair = join(relay.endpoint(), "p");
   EXPECT_TRUE(is_closed(enter(relay.endpoint(), RelayEnd::kAcceptor, "q")));
   EXPECT_TRUE(test_support::eventually([&] { return relay.notices().size() == 1; }));
-  EXPECT_CONTAINS(relay.notices()[0], "the relay has 2 connections, its limit");
+  EXPECT_VALUES(relay.notices()[0], "2 connections, limit");
   expect_works(pair);
 }
 

@@ -143,15 +143,11 @@ TEST(Store, ListeningSaysForWhomAndWhatIsTaken) {
   };
   const backends::Socket taken = backends::listen_on({"127.0.0.1", 0});
   const backends::Endpoint at = backends::local_endpoint(taken.fd());
-  EXPECT_EQ(error(at, {}), "cannot listen on " + to_string(at) +
-                               ": the port is taken by another process; choose another port");
+  EXPECT_VALUES(error(at, {}), to_string(at) + ": port taken");
   EXPECT_EQ(error(at, backends::kRankZeroListens), "rank 0 " + error(at, {}));
-  EXPECT_EQ(error({"192.0.2.250", 5}, {}),
-            "cannot listen on 192.0.2.250:5: not an address of this host; expected one of its "
-            "addresses");
-  EXPECT_EQ(error({"192.0.2.250", 5}, backends::kRankZeroListens),
-            "rank 0 cannot listen on 192.0.2.250:5: not an address of this host; give the host of "
-            "rank 0, or --iface");
+  EXPECT_VALUES(error({"192.0.2.250", 5}, {}), "192.0.2.250:5: not address of this host");
+  EXPECT_VALUES(error({"192.0.2.250", 5}, backends::kRankZeroListens),
+                "rank 0 192.0.2.250:5: not address of this host; --iface");
 }
 
 // In a process and a network of their own, whose kernel may choose from one port. Returns the error
@@ -187,9 +183,7 @@ TEST(Store, NoFreePortIsNotCalledPort0) {
   waitpid(child, &status, 0);
   ASSERT_EQ(status, 0);
   if (error.empty()) GTEST_SKIP() << "cannot make a network namespace";
-  EXPECT_EQ(error,
-            "cannot listen on 127.0.0.1:0: no free port; the kernel chooses from those of "
-            "net.ipv4.ip_local_port_range");
+  EXPECT_VALUES(error, "127.0.0.1:0: no free port; net.ipv4.ip_local_port_range");
 }
 
 TEST(Store, ListensOnTheGivenAddressOnly) {
@@ -401,7 +395,7 @@ TEST(Store, ARankThatGaveUpEarlierIsNotMissing) {
                       : set_at("waiting for 2 of 4 ranks: 1, 3 (", has_joined);
     backends::join_store(o, clocks[i]);
   });
-  EXPECT_CONTAINS(errors[0], "missing 2 of 4 ranks: 1, 3; joined and left again: 2");
+  EXPECT_VALUES(errors[0], "missing 2 of 4 ranks: 1, 3; left again: 2");
   EXPECT_CONTAINS(errors[1], "missing 2 of 4 ranks: 1, 3");
 }
 
@@ -437,7 +431,7 @@ TEST(Store, WaitingIsReportedFromTheFifthSecondOn) {
     o.cancelled = [&] { return !notice.empty(); };  // called by the thread that calls notice()
     backends::join_store(o, clock);
   });
-  EXPECT_EQ(errors[0], "other: stopped while waiting for the other ranks");
+  EXPECT_VALUES(errors[0], "other: stopped");
   int seconds = 0;
   EXPECT_EQ(std::sscanf(notice.c_str(), "waiting for 2 of 3 ranks: 1, 2 (%d s of 600 s)", &seconds),
             1)

@@ -423,8 +423,7 @@ TEST(LinkPatience, GlooNamesARankThatHasEndedAndNotTheOneThatItWaitsFor) {
       throw;
     }
   });
-  EXPECT_VALUES(errors[0], "rank 12 broke");
-  EXPECT_CONTAINS(errors[0], " refuses connections: the process of rank 12 has ended");
+  EXPECT_VALUES(errors[0], "rank 12 broke refuses connections: rank 12 ended");
 }
 
 // The relay goes on listening and answers nothing.
@@ -492,9 +491,8 @@ TEST(LinkPatience, ARelayedPeerIsAwaitedUpToIt) {
       }
     });
     const std::string& error = errors[static_cast<std::size_t>(caller)];
-    EXPECT_CONTAINS(error, "the connection to rank " + std::to_string(11 - caller) + " broke: ");
-    EXPECT_CONTAINS(error, "; its other end has not come to the relay at 127.0.0.2:");
-    EXPECT_CONTAINS(error, " within 1.5 s (--link-patience)");
+    EXPECT_VALUES(error, "rank " + std::to_string(11 - caller) +
+                             " broke: other end relay 127.0.0.2: 1.5 s (--link-patience)");
   }
 }
 

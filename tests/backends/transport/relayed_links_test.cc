@@ -219,12 +219,13 @@ TEST(RelayedLinks, AreReportedOnceForAllRanks) {
   EXPECT_FALSE(route.is_new_report(3, "all"));
   EXPECT_FALSE(route.is_new_report(2, "pair"));
   EXPECT_TRUE(route.is_new_report(3, "changed"));
-  EXPECT_EQ(backends::links_text(3, {{1, 2}}, {"::1", 9}),
-            "links: 2 direct, 1 through the relay at [::1]:9 (ranks 1-2)");
+  EXPECT_VALUES(backends::links_text(3, {{1, 2}}, {"::1", 9}),
+                "2 direct, 1 relay [::1]:9 (ranks 1-2)");
   std::set<std::pair<int, int>> many;
   for (int rank = 1; rank < 8; ++rank) many.emplace(0, rank);
-  EXPECT_EQ(backends::links_text(8, many, {"10.0.0.1", 9}),
-            "links: 21 direct, 7 through the relay at 10.0.0.1:9");
+  const std::string text = backends::links_text(8, many, {"10.0.0.1", 9});
+  EXPECT_VALUES(text, "21 direct, 7 relay 10.0.0.1:9");
+  EXPECT_TRUE(text.ends_with(":9")) << text;
 }
 
 // Not even its port is open.
@@ -264,14 +265,11 @@ TEST(RelayedLinks, AProcessWithoutTheSecretIsNoRelay) {
 
 TEST(RelayedLinks, ATimeoutNamesTheRelay) {
   const Relay relay;
-  EXPECT_CONTAINS(errors_with(relay.endpoint(), relay_client::kSecret)[0],
-                  "no connection with rank 10; the relay at " + to_string(relay.endpoint()) +
-                      " has waited for the other end: do all ranks reach it?");
+  EXPECT_VALUES(errors_with(relay.endpoint(), relay_client::kSecret)[0],
+                "rank 10; relay " + to_string(relay.endpoint()) + " waited other end");
   const backends::Endpoint nowhere{"127.0.0.1", test_support::free_port()};
-  EXPECT_CONTAINS(
-      errors_with(nowhere, relay_client::kSecret, std::chrono::seconds(5))[0],
-      "timeout after 5000 ms, no connection with rank 10; no answer from the relay at " +
-          to_string(nowhere));
+  EXPECT_VALUES(errors_with(nowhere, relay_client::kSecret, std::chrono::seconds(5))[0],
+                "timeout 5000 ms, rank 10; no answer relay " + to_string(nowhere));
 }
 
 // Also if the timeout is much longer.
@@ -335,8 +333,7 @@ TEST(RelayedLinks, ABackendWithoutMeshConnectionsIsRejected) {
       group->make_communicator();
     });
     for (const std::string& error : errors)
-      EXPECT_EQ(error,
-                "configuration: backend zmq cannot use --relay: expected gloo, socket or shm");
+      EXPECT_VALUES(error, "configuration: zmq --relay: gloo, socket shm");
   }
 }
 

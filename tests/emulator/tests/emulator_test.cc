@@ -624,8 +624,8 @@ TEST(Emulator, MemoryThatIsRefusedSaysWhatItWasFor) {
     FAIL() << "5 of 4 GiB";
   } catch (const engine::cuda::DeviceMemoryError& refused) {
     EXPECT_STREQ(refused.what(),
-                 "out of memory on cuda:0: 5.00 GiB wanted for activations of evaluation, 4.00 of "
-                 "4.00 GiB are free");
+                 "out of memory on cuda:0: 5 GiB wanted for activations of evaluation, 4 GiB of "
+                 "4 GiB are free");
     EXPECT_EQ(refused.shortage().free + (sizeof(int) << 20), left);
     EXPECT_GE(refused.shortage().held, sizeof(int) << 20);
     EXPECT_EQ(refused.shortage().total, total);

@@ -12,6 +12,7 @@
 #include "engine/ops/common/bf16_dispatch.h"
 #include "tests/engine/graph/graph_harness.h"
 #include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -302,15 +303,13 @@ TEST(Executor, RefusesWrongLabelsAndBatchesBeforeAnythingChanges) {
                                                       "no error");
   };
   batch.labels[2] = 5;
-  EXPECT_EQ(message(batch.view()),
-            "label 5 of sample 102 is out of range: the model has 5 classes, labels 0 to 4");
+  EXPECT_VALUES(message(batch.view()), "label 5 sample 102 5 classes 0 4");
   batch.labels[2] = -1;
-  EXPECT_EQ(message(batch.view()),
-            "label -1 of sample 102 is out of range: the model has 5 classes, labels 0 to 4");
+  EXPECT_VALUES(message(batch.view()), "label -1 sample 102 5 classes 0 4");
   batch.labels[2] = 0;
   engine::BatchView view = batch.view();
   view.samples = view.samples.first(100);
-  EXPECT_EQ(message(view), "a batch of 4 samples has 100 sample values, expected 768");
+  EXPECT_VALUES(message(view), "4 samples 100 768");
   EXPECT_EQ(bytes_of(harness.state), state);
 }
 

@@ -7,6 +7,7 @@
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
 #include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -20,8 +21,8 @@ TEST(Graph, RefusesANameUsedTwice) {
   Graph graph;
   const NodeId x = graph.input("x", {4});
   graph.add("fc", layers::dense(2), {x});
-  EXPECT_EQ(error_of<engine::ModelError>([&] { graph.add("fc", layers::dense(2), {x}); }),
-            "layer 'fc' (dense): the name is used twice; names must differ");
+  EXPECT_VALUES(error_of<engine::ModelError>([&] { graph.add("fc", layers::dense(2), {x}); }),
+                "'fc' (dense): name twice");
   EXPECT_NO_THROW(graph.add("", layers::relu(), {x}));
   EXPECT_NO_THROW(graph.add("", layers::relu(), {x}));
 }
@@ -29,22 +30,21 @@ TEST(Graph, RefusesANameUsedTwice) {
 TEST(Graph, RefusesAnUnnamedLayerWithParameters) {
   Graph graph;
   const NodeId x = graph.input("x", {4});
-  EXPECT_EQ(error_of<engine::ModelError>([&] { graph.add("", layers::dense(2), {x}); }),
-            "layer #1 (dense): a layer with parameters needs a name");
+  EXPECT_VALUES(error_of<engine::ModelError>([&] { graph.add("", layers::dense(2), {x}); }),
+                "#1 (dense): parameters name");
 }
 
 TEST(Graph, RefusesInputsThatAreNotThereOrOfTheWrongType) {
   Graph graph;
   const NodeId x = graph.input("x", {4}), labels = graph.input("labels", {}, engine::DType::kI32);
-  EXPECT_EQ(error_of<engine::ModelError>([&] { graph.add("fc", layers::dense(2), {7}); }),
-            "layer 'fc' (dense): input 0 is node 7, but there are 2 nodes so far");
-  EXPECT_EQ(error_of<engine::ModelError>([&] { graph.add("", layers::relu(), {labels}); }),
-            "layer #2 (relu): expected f32 for input 0, got i32 from input 'labels'");
-  EXPECT_EQ(
-      error_of<engine::ModelError>([&] {
-        graph.add("loss", layers::softmax_cross_entropy(), {x, x});
-      }),
-      "layer 'loss' (softmax_cross_entropy): expected i32 for input 1, got f32 from input 'x'");
+  EXPECT_VALUES(error_of<engine::ModelError>([&] { graph.add("fc", layers::dense(2), {7}); }),
+                "'fc' (dense): input 0 node 7, 2 nodes");
+  EXPECT_VALUES(error_of<engine::ModelError>([&] { graph.add("", layers::relu(), {labels}); }),
+                "#2 (relu): f32 input 0, i32 'labels'");
+  EXPECT_VALUES(error_of<engine::ModelError>([&] {
+                  graph.add("loss", layers::softmax_cross_entropy(), {x, x});
+                }),
+                "'loss' (softmax_cross_entropy): i32 input 1, f32 'x'");
   EXPECT_THROW(graph.set_outputs(x, x), engine::ModelError);
 }
 
@@ -68,9 +68,8 @@ TEST(Plan, RefusesALayerThatNothingReads) {
     g.add("spare", layers::dense(3), {x});
     return g.add("fc", layers::dense(2), {x});
   });
-  EXPECT_EQ(
-      error_of<engine::ModelError>([&] { engine::Plan::compile(graph, {}); }),
-      "layer 'spare' (dense) feeds neither the logits nor the loss: connect it or leave it out");
+  EXPECT_VALUES(error_of<engine::ModelError>([&] { engine::Plan::compile(graph, {}); }),
+                "'spare' (dense) neither logits nor loss");
   EXPECT_THROW(engine::Plan::compile(Graph(), {}), engine::ModelError);
 }
 

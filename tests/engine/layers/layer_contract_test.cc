@@ -32,39 +32,36 @@ std::string shape_error(engine::LayerPtr layer, const std::vector<Shape>& shapes
 }
 
 TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
-  EXPECT_EQ(shape_error(layers::dense(10), {Shape{}}),
-            "layer 'x' (dense): expected an input of shape [..., in], got []");
-  EXPECT_VALUES(shape_error(layers::softmax(), {Shape{}}), "'x' softmax rank 1 []");
-  EXPECT_EQ(
-      shape_error(layers::matmul(), {{2, 3, 4}, {2, 3, 4}}),
-      "layer 'x' (matmul): expected two inputs of shapes [..., m, k] and [..., k, n], got [2, "
-      "3, 4] and [2, 3, 4]");
-  EXPECT_EQ(
-      shape_error(layers::matmul({.transpose_second = true}), {{2, 3, 4}, {3, 4}}),
-      "layer 'x' (matmul): expected two inputs of shapes [..., m, k] and [..., n, k], got [2, "
-      "3, 4] and [3, 4]");
-  EXPECT_VALUES(shape_error(layers::conv2d({.out_channels = 1}), {{10}}),
-                "'x' conv2d rank 3 [h, w, c] [10]");
-  EXPECT_EQ(
-      shape_error(layers::conv2d({.out_channels = 1, .kernel = 5, .padding = 1}), {{2, 4, 1}}),
-      "layer 'x' (conv2d): expected an input of at least [3, 3, 1] (window 5, padding 1), got [2, "
-      "4, 1]");
-  EXPECT_EQ(shape_error(layers::max_pool2d({}), {{1, 1, 16}}),
-            "layer 'x' (max_pool2d): expected an input of at least [2, 2, 16] (window 2, padding "
-            "0), got [1, 1, 16]");
-  EXPECT_EQ(
-      shape_error(layers::add(), {{8, 8, 16}, {8, 8, 32}}),
-      "layer 'x' (add): expected two inputs whose extents, from the last on, are equal or 1, got "
-      "[8, 8, 16] and [8, 8, 32]");
-  EXPECT_EQ(shape_error(layers::group_norm({.groups = 3}), {{4, 4, 8}}),
-            "layer 'x' (group_norm): expected channels that 3 groups divide, got [4, 4, 8]");
-  EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 6, .groups = 3}), {{4, 4, 8}}),
-            "layer 'x' (conv2d): expected channels that 3 groups divide, got [4, 4, 8]");
-  EXPECT_EQ(
-      shape_error(layers::multiply(), {{8, 8, 16}, {8}}),
-      "layer 'x' (multiply): expected two inputs whose extents, from the last on, are equal or 1, "
-      "got [8, 8, 16] and [8]");
-  EXPECT_EQ(shape_error(layers::add(), {{8}}), "layer 'x' (add): expected 2 inputs, got 1");
+  struct Rejected {
+    engine::LayerPtr layer;
+    std::vector<Shape> inputs;
+    std::string values;
+  };
+  Rejected cases[] = {
+      {layers::dense(10), {Shape{}}, "(dense): [..., in], []"},
+      {layers::softmax(), {Shape{}}, "(softmax): rank 1 []"},
+      {layers::matmul(),
+       {{2, 3, 4}, {2, 3, 4}},
+       "(matmul): [..., m, k] [..., k, n], [2, 3, 4] [2, 3, 4]"},
+      {layers::matmul({.transpose_second = true}),
+       {{2, 3, 4}, {3, 4}},
+       "(matmul): [..., m, k] [..., n, k], [2, 3, 4] [3, 4]"},
+      {layers::conv2d({.out_channels = 1}), {{10}}, "(conv2d): rank 3 [h, w, c] [10]"},
+      {layers::conv2d({.out_channels = 1, .kernel = 5, .padding = 1}),
+       {{2, 4, 1}},
+       "(conv2d): [3, 3, 1] (window 5, padding 1), [2, 4, 1]"},
+      {layers::max_pool2d({}),
+       {{1, 1, 16}},
+       "(max_pool2d): [2, 2, 16] (window 2, padding 0), [1, 1, 16]"},
+      {layers::add(), {{8, 8, 16}, {8, 8, 32}}, "(add): 1, [8, 8, 16] [8, 8, 32]"},
+      {layers::group_norm({.groups = 3}), {{4, 4, 8}}, "(group_norm): 3 groups [4, 4, 8]"},
+      {layers::conv2d({.out_channels = 6, .groups = 3}),
+       {{4, 4, 8}},
+       "(conv2d): 3 groups [4, 4, 8]"},
+      {layers::multiply(), {{8, 8, 16}, {8}}, "(multiply): 1, [8, 8, 16] [8]"},
+      {layers::add(), {{8}}, "(add): 2 inputs, 1"}};
+  for (Rejected& c : cases)
+    EXPECT_VALUES(shape_error(std::move(c.layer), c.inputs), "'x' " + c.values);
 }
 
 std::string shape_error(const engine::Layer& layer, const std::vector<Shape>& inputs) {
@@ -129,8 +126,9 @@ TEST(LayerShapes, TransposedConvolutionsAreThoseOfPyTorch) {
   EXPECT_EQ(parameters[0].layout.file_shape, (Shape{8, 3, 3, 2}));
   EXPECT_EQ(parameters[1].layout.file_shape, (Shape{6}));
   EXPECT_DOUBLE_EQ(parameters[0].initializer.value, 1 / std::sqrt(18.0));
-  EXPECT_EQ(shape_error(*layers::conv_transpose({.out_channels = 1, .padding = 2}), {{1, 1, 3}}),
-            "expected an input whose output has a pixel that is not padding, got [1, 1, 3]");
+  EXPECT_VALUES(
+      shape_error(*layers::conv_transpose({.out_channels = 1, .padding = 2}), {{1, 1, 3}}),
+      "output pixel padding [1, 1, 3]");
 }
 
 TEST(LayerShapes, ResizedImagesAreThoseOfPyTorch) {
@@ -148,9 +146,8 @@ TEST(LayerShapes, ConvolutionsByAnInputTakeItsWindows) {
   const std::vector<Shape> inputs{{7, 5, 4}, {6, 3, 2, 2}};
   EXPECT_EQ(layers::convolve({.stride = 2, .padding = 1, .groups = 2})->output_shape(inputs),
             (Shape{4, 3, 6}));
-  EXPECT_EQ(shape_error(*layers::convolve({}), inputs),
-            "expected a weight [outputs, height, width, 4 / 1] as the second input, its outputs a "
-            "multiple of 1, got [6, 3, 2, 2]");
+  EXPECT_VALUES(shape_error(*layers::convolve({}), inputs),
+                "[outputs, height, width, 4 / 1] 1, [6, 3, 2, 2]");
   EXPECT_THROW(layers::convolve({.stride = 0}), engine::ModelError);
 }
 
@@ -170,10 +167,8 @@ TEST(LayerShapes, ConcatJoinsAnyAxis) {
   const std::vector<Shape> inputs{{7, 5, 3}, {2, 5, 3}};
   EXPECT_EQ(layers::concat(0)->output_shape(inputs), (Shape{9, 5, 3}));
   EXPECT_EQ(layers::concat(-3)->output_shape(inputs), (Shape{9, 5, 3}));
-  EXPECT_EQ(shape_error(*layers::concat(1), inputs),
-            "expected inputs that differ only along axis 1, got [7, 5, 3] and [2, 5, 3]");
-  EXPECT_EQ(shape_error(*layers::concat(3), inputs),
-            "expected an axis of [7, 5, 3], from -3 to 2, got 3");
+  EXPECT_VALUES(shape_error(*layers::concat(1), inputs), "axis 1, [7, 5, 3] [2, 5, 3]");
+  EXPECT_VALUES(shape_error(*layers::concat(3), inputs), "axis [7, 5, 3], -3 2, 3");
 }
 
 TEST(LayerShapes, SlicesAreThoseOfPyTorch) {
@@ -181,8 +176,8 @@ TEST(LayerShapes, SlicesAreThoseOfPyTorch) {
   EXPECT_EQ(layers::slice({.first = 3, .count = 5})->output_shape(inputs), (Shape{7, 5, 5}));
   EXPECT_EQ(layers::slice({.axis = 0, .count = 4, .step = 2})->output_shape(inputs),
             (Shape{4, 5, 8}));
-  EXPECT_EQ(shape_error(*layers::slice({.axis = 0, .first = 1, .count = 4, .step = 2}), inputs),
-            "expected at least 8 entries of axis 0, got [7, 5, 8]");
+  EXPECT_VALUES(shape_error(*layers::slice({.axis = 0, .first = 1, .count = 4, .step = 2}), inputs),
+                "8 entries axis 0, [7, 5, 8]");
   EXPECT_FALSE(layers::slice({.first = 3, .count = 5})->is_alias(inputs));
   EXPECT_TRUE(layers::slice({.count = 8})->is_alias(inputs));
 }
@@ -192,8 +187,7 @@ TEST(LayerShapes, ReshapeKeepsTheElements) {
   EXPECT_EQ(layers::reshape({2, -1, 3})->output_shape(inputs), (Shape{2, 4, 3}));
   EXPECT_EQ(layers::reshape({24})->output_shape(inputs), (Shape{24}));
   EXPECT_TRUE(layers::reshape({24})->is_alias(inputs));
-  EXPECT_EQ(shape_error(*layers::reshape({5, -1}), inputs),
-            "expected a shape of the 24 elements of [6, 4], got [5, 4]");
+  EXPECT_VALUES(shape_error(*layers::reshape({5, -1}), inputs), "24 elements [6, 4], [5, 4]");
 }
 
 TEST(LayerShapes, PermuteOrdersTheDimensions) {
@@ -202,10 +196,8 @@ TEST(LayerShapes, PermuteOrdersTheDimensions) {
   EXPECT_TRUE(layers::permute({2, 0, 1})->is_alias(inputs));  // moves no number
   EXPECT_EQ(layers::permute({1, -3, -1})->output_shape(inputs), (Shape{4, 6, 1}));
   EXPECT_FALSE(layers::permute({1, 0, 2})->is_alias(inputs));
-  EXPECT_EQ(shape_error(*layers::permute({0, 1, 1}), inputs),
-            "expected an order with each of the 3 dimensions of [6, 4, 1] once");
-  EXPECT_EQ(shape_error(*layers::permute({0, 1}), inputs),
-            "expected an order with each of the 3 dimensions of [6, 4, 1] once");
+  EXPECT_VALUES(shape_error(*layers::permute({0, 1, 1}), inputs), "order 3 dimensions [6, 4, 1]");
+  EXPECT_VALUES(shape_error(*layers::permute({0, 1}), inputs), "order 3 dimensions [6, 4, 1]");
 }
 
 TEST(LayerShapes, ProductsKeepTheLeadingDimensions) {
@@ -225,15 +217,14 @@ TEST(LayerShapes, ReduceRemovesOrKeepsAxes) {
   EXPECT_EQ(layers::reduce({.axes = {0, -1}})->output_shape(inputs), (Shape{5}));
   EXPECT_EQ(layers::reduce({.axes = {1}, .keep = true})->output_shape(inputs), (Shape{7, 1, 3}));
   EXPECT_EQ(layers::reduce({.axes = {0, 1, 2}})->output_shape(inputs), Shape{});
-  EXPECT_EQ(shape_error(*layers::reduce({.axes = {1, -2}}), inputs),
-            "expected different axes of [7, 5, 3], got axis -2 twice");
+  EXPECT_VALUES(shape_error(*layers::reduce({.axes = {1, -2}}), inputs),
+                "axes [7, 5, 3], axis -2 twice");
 }
 
 TEST(LayerShapes, GatherHasAnEntryForEachIndex) {
   const std::vector<Shape> inputs{{7, 5, 3}};
   EXPECT_EQ(layers::gather(1, {4, 0, 4, 4})->output_shape(inputs), (Shape{7, 4, 3}));
-  EXPECT_EQ(shape_error(*layers::gather(-1, {0, 3}), inputs),
-            "expected more than 3 entries of axis -1, got [7, 5, 3]");
+  EXPECT_VALUES(shape_error(*layers::gather(-1, {0, 3}), inputs), "3 entries axis -1, [7, 5, 3]");
 }
 
 TEST(LayerShapes, MultiplyHasThatOfTheLargerInput) {

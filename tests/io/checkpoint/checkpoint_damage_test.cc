@@ -105,8 +105,7 @@ TEST_F(CheckpointDamage, MessagesSayWhatIsWrong) {
   EXPECT_VALUES(fault(Bytes(1000)), "checkpoint first bytes");
   EXPECT_CONTAINS(fault(Bytes(good_.begin(), good_.begin() + 30)), "truncated");
   EXPECT_CONTAINS(fault(Bytes(good_.begin(), good_.end() - 40)), "truncated");
-  EXPECT_CONTAINS(fault(assemble(header_of(good_), tensors_of(good_), 5)),
-                  "format version 5; this build reads versions 1 to 4");
+  EXPECT_VALUES(fault(assemble(header_of(good_), tensors_of(good_), 5)), "version 5 1 4");
   for (const std::uint32_t version : {1u, 2u, 3u})  // these end before version 4's last values
     EXPECT_NE(fault(assemble(header_of(good_), tensors_of(good_), version)), "") << version;
   Bytes bad = good_;
@@ -179,7 +178,7 @@ TEST_F(CheckpointDamage, HostileEntries) {
   EXPECT_CONTAINS(with_byte(entry() + kSection, 3), "optimizer 'conv1.weight' occurs twice");
   EXPECT_CONTAINS(with_byte(entry() + kType, 0), "unknown array type 0");
   EXPECT_CONTAINS(with_byte(entry() + kType, 8), "unknown array type 8");
-  EXPECT_CONTAINS(with_byte(entry() + kType, 2), "has 144 bytes; its shape and type take 288");
+  EXPECT_VALUES(with_byte(entry() + kType, 2), "'conv1.weight' 144 bytes 288");
   EXPECT_CONTAINS(with(entry() + kShape, ~std::uint64_t{0}), "negative dimension");
   EXPECT_CONTAINS(with(entry() + kShape, std::uint64_t{1} << 62), "invalid size");
   EXPECT_CONTAINS(with(entry() + kOffset, 64), "begins at 64; expected 0");
@@ -194,7 +193,7 @@ TEST_F(CheckpointDamage, HostileEntries) {
   EXPECT_CONTAINS(with(1 + 6 * 8, header.size()), "the header claims");
   Bytes longer = header;
   longer.push_back(std::byte{0});
-  EXPECT_CONTAINS(header_fault(longer), "1 bytes follow the header's last value");
+  EXPECT_VALUES(header_fault(longer), "1 bytes header");
 }
 
 TEST_F(CheckpointDamage, TooManyDimensionsAndOverlongNames) {
@@ -216,9 +215,9 @@ TEST_F(CheckpointDamage, FilesThatAreNoFiles) {
   ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_THROW(io::load_checkpoint(folder_ / "pipe"), io::DataError);
   test_support::write_text(folder_ / "text.ckpt", "PK\x03\x04 something else");
-  EXPECT_EQ(
+  EXPECT_VALUES(
       test_support::error_of<io::DataError>([&] { io::load_checkpoint(folder_ / "text.ckpt"); }),
-      (folder_ / "text.ckpt") + ": not a checkpoint of engine: wrong first bytes");
+      (folder_ / "text.ckpt") + ": checkpoint first bytes");
 }
 
 TEST_F(CheckpointDamage, AForeignFileIsNotReadWhole) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tests/io/interchange/array_fixture.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -73,18 +74,17 @@ TEST(ArrayFiles, WhatIsNoFileOfArraysIsToldApart) {
     test_support::write_text(folder / "x", content);
     return refusal(folder / "x");
   };
-  EXPECT_NE(written("").find("the file is empty"), std::string::npos);
-  EXPECT_NE(written("\x80\x02}q\x01.").find("a pickle without an archive"), std::string::npos);
-  EXPECT_NE(written("\x80\x05\x95 and more of it").find("a pickle"), std::string::npos);
-  EXPECT_NE(written("\x93NUMPY\x01").find("a single .npy array"), std::string::npos);
-  EXPECT_NE(written("#!/bin/sh\necho hello\n").find("neither a checkpoint"), std::string::npos);
-  EXPECT_NE(written("\x7f"
-                    "ELF")
-                .find("neither a checkpoint"),
-            std::string::npos);
-  EXPECT_NE(refusal(data_file("torch_legacy.pth")).find("a pickle without an archive"),
-            std::string::npos);
-  EXPECT_NE(refusal(folder.path().string()).find("is a folder"), std::string::npos);
+  const std::string pickle = "pickle without archive";
+  EXPECT_VALUES(written(""), "empty");
+  EXPECT_VALUES(written("\x80\x02}q\x01."), pickle);
+  EXPECT_VALUES(written("\x80\x05\x95 and more of it"), "pickle");
+  EXPECT_VALUES(written("\x93NUMPY\x01"), ".npy array");
+  EXPECT_VALUES(written("#!/bin/sh\necho hello\n"), "neither checkpoint");
+  EXPECT_VALUES(written("\x7f"
+                        "ELF"),
+                "neither checkpoint");
+  EXPECT_VALUES(refusal(data_file("torch_legacy.pth")), "torch_legacy.pth " + pickle);
+  EXPECT_VALUES(refusal(folder.path().string()), "is a folder");
   EXPECT_THROW(io::open_arrays(folder / "none"), io::MissingFileError);
 }
 

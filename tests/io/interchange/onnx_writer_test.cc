@@ -8,6 +8,7 @@
 
 #include "tests/io/base/formats/protobuf_reader.h"
 #include "tests/io/interchange/array_fixture.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -42,12 +43,12 @@ class OnnxFile : public testing::Test {
     EXPECT_EQ(bytes, text.size());
     return Message(text);
   }
-  void expect_refused(const io::OnnxModel& model, const std::string& words) {
+  void expect_refused(const io::OnnxModel& model, const std::string& values) {
     try {
       io::save_onnx(model, path_);
       FAIL() << "saved";
     } catch (const io::DataError& error) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_VALUES(error.what(), values);
     }
     EXPECT_FALSE(std::filesystem::exists(path_));
   }
@@ -124,9 +125,7 @@ TEST_F(OnnxFile, TheSameModelGivesTheSameBytes) {
 TEST_F(OnnxFile, RefusesWhatNoReaderWouldTake) {
   io::OnnxModel model = small_model();
   model.constants[0].shape = {2, 4};
-  expect_refused(model,
-                 "'fc.weight' cannot be saved: 24 bytes do not fit its shape and type, "
-                 "which need 32");
+  expect_refused(model, "'fc.weight' 24 bytes shape type, 32");
   model = small_model();
   model.nodes[0].name = "fc\xff";
   expect_refused(model, "it is not UTF-8");

@@ -75,10 +75,10 @@ TEST(Tokenizer, DecodesWhatItHasEncoded) {
   const Tokenizer tokenizer = made(plain());
   const std::string text = "hello w\xC3\xB6rld <|end|>\n\tor \xF0\x9F\x98\x80";
   EXPECT_EQ(tokenizer.decode(encoded(tokenizer, text)), text);
-  EXPECT_CONTAINS(test_support::error_of<DataError>([&] {
-                    tokenizer.decode(Ids{3, 263});
-                  }),
-                  "token 263 is not in the vocabulary; expected 0..262");
+  EXPECT_VALUES(test_support::error_of<DataError>([&] {
+                  tokenizer.decode(Ids{3, 263});
+                }),
+                "token 263 0..262");
 }
 
 // Pieces above and below the length from which a heap finds the merges.
@@ -143,10 +143,9 @@ TEST(Tokenizer, AByteLevelIsTheLastStep) {
        {R"({"type":"Digits","individual_digits":true})", kBytes,
         R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Isolated"})"}) {
     const std::string type = step.substr(9, step.find('"', 9) - 9);
-    EXPECT_CONTAINS(
-        refusal({.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" + std::string(kBytes) +
-                                  "," + step + "]}"}),
-        "pre_tokenizer is '" + type + "' after 'ByteLevel'; expected ByteLevel as the last step");
+    EXPECT_VALUES(refusal({.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" +
+                                            std::string(kBytes) + "," + step + "]}"}),
+                  "pre_tokenizer '" + type + "' after 'ByteLevel'");
   }
 }
 
@@ -217,8 +216,7 @@ TEST(Tokenizer, AddedTokensHaveTheNextFreeIds) {
     parts.added = added;
     return refusal(parts);
   };
-  EXPECT_CONTAINS(with(R"({"id":282,"content":"<|user|>"})"),
-                  "the id of added token '<|user|>' is '282'; expected 262, the next free one");
+  EXPECT_VALUES(with(R"({"id":282,"content":"<|user|>"})"), "token '<|user|>' '282'; 262");
   EXPECT_CONTAINS(with(R"({"id":263,"content":"a1"},{"id":262,"content":"b1"})"),
                   "'a1' is '263'; expected 262");
   EXPECT_CONTAINS(with(R"({"id":262,"content":"a1"},{"id":263,"content":"a1"})"),
@@ -289,9 +287,9 @@ TEST(Tokenizer, ABlankMayBePutBeforeAText) {
 }
 
 TEST(Tokenizer, WrongExpressionsAreNamed) {
-  EXPECT_CONTAINS(refusal({.pre_tokenizer = R"({"type":"Split","pattern":{"Regex":"a(b"},)"
-                                            R"("behavior":"Isolated","invert":false})"}),
-                  "the regular expression 'a(b' of the pre-tokenizer is not valid at character 3");
+  EXPECT_VALUES(refusal({.pre_tokenizer = R"({"type":"Split","pattern":{"Regex":"a(b"},)"
+                                          R"("behavior":"Isolated","invert":false})"}),
+                "'a(b' pre-tokenizer character 3");
   EXPECT_CONTAINS(refusal({.pre_tokenizer = R"({"type":"Split","pattern":{"String":" "},)"
                                             R"("behavior":"Isolated","invert":false})"}),
                   "expected a Regex");

@@ -158,7 +158,7 @@ TEST_F(OnnxImportTest, ASharedWeightIsTied) {
   EXPECT_CONTAINS(found.definition, "tied = \"square\"");
   EXPECT_TRUE(found.heads.empty());
   ASSERT_EQ(found.notes.size(), 1U);
-  EXPECT_CONTAINS(found.notes[0], "the data must have 5 classes");
+  EXPECT_VALUES(found.notes[0], "5 classes");
 }
 
 TEST_F(OnnxImportTest, SoftmaxAtTheEndIsLeftOut) {
@@ -167,8 +167,7 @@ TEST_F(OnnxImportTest, SoftmaxAtTheEndIsLeftOut) {
   model.nodes.push_back({"Softmax", "/Softmax", {"z"}, {"y"}, {{"axis", std::int64_t{1}}}});
   const models::OnnxImport found = imported(model);
   EXPECT_EQ(found.definition, imported(small_net()).definition);
-  EXPECT_EQ(found.notes, (std::vector<std::string>{
-                             "Softmax at the end is left out: the loss of classes contains it"}));
+  EXPECT_LINES(found.notes, "Softmax end loss");
 }
 
 // A note for the training of classes, which would read probabilities as logits.
@@ -234,8 +233,7 @@ TEST_F(OnnxImportTest, NormsThatAnOptimizerHasFoldedAreTold) {
   const models::OnnxImport found =
       models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kSkip);
   ASSERT_EQ(found.notes.size(), 1U);
-  EXPECT_CONTAINS(found.notes[0], "1 batch norms are folded into the layers before them");
-  EXPECT_CONTAINS(found.notes[0], "optimize=False");
+  EXPECT_VALUES(found.notes[0], "1 batch norms optimize=False");
 }
 
 // All that cannot be expressed is in one message; nodes that only depend on it are not.
@@ -247,7 +245,7 @@ TEST_F(OnnxImportTest, EveryNodeWithoutALayerIsNamed) {
   EXPECT_VALUES(text, path_ + " 2 8 nodes");
   EXPECT_CONTAINS(text, "node '/stem/Conv' (Conv): group 3 with 4 outputs, expected ");
   EXPECT_CONTAINS(text, "node 'odd' (GridSample): no layer does this");
-  EXPECT_CONTAINS(text, "known operators: Abs, Add, ");
+  EXPECT_CONTAINS(text, "docs/onnx-models.md");
   EXPECT_EQ(text.find("/norm"), std::string::npos) << text;
   model.nodes[0].name = "";
   EXPECT_CONTAINS(fault(model), "node 0 (Conv): group 3 with 4 outputs");
@@ -328,8 +326,7 @@ TEST_F(OnnxImportTest, AConvolutionOfGroupsBecomesOne) {
             "kernel = 3\nstride = 1\npadding = 1\nbias = false\ngroups = 4\n");
   EXPECT_CONTAINS(options_of(found.definition, "pairs"), "bias = true\ngroups = 2\n");
   model.nodes[2].attributes[0] = {"group", std::int64_t{2}};
-  EXPECT_CONTAINS(fault(model),
-                  "its weight is [4, 1, 3, 3] for each of 2 groups: the channels differ");
+  EXPECT_VALUES(fault(model), "weight [4, 1, 3, 3] 2 groups: channels");
 }
 
 TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
@@ -352,14 +349,36 @@ TEST_F(OnnxImportTest, ActivationsHavePyTorchsNames) {
   EXPECT_EQ(kind_of({"Tanh", "/act/Tanh", {"b"}, {"c"}, {}}), text("\"tanh\"\n"));
   EXPECT_CONTAINS(imported(net_with({{"HardSigmoid", "h", {"b"}, {"c"}, {}}})).definition,
                   "scale = 0.2\nshift = 0.5\n");
-  EXPECT_CONTAINS(fault(net_with({{"Elu", "e", {"b"}, {"c"}, {{"alpha", 0.5F}}}})),
-                  "alpha 0.5, expected 1");
+  EXPECT_CONTAINS(imported(net_with({{"Elu", "e", {"b"}, {"c"}, {{"alpha", 0.5F}}}})).definition,
+                  "function = \"elu\"\n");
+  EXPECT_CONTAINS(imported(net_with({{"Selu", "e", {"b"}, {"c"}, {}}})).definition,
+                  "scale = 1.6732632423543772\n");
+  EXPECT_CONTAINS(fault(net_with({{"Celu", "e", {"b"}, {"c"}, {{"alpha", 0.0F}}}})), "alpha 0");
   const std::string limits =
       imported(net_with({{"Clip", "k", {"b", "six", "six"}, {"c"}, {}}})).definition;
   EXPECT_CONTAINS(limits, "function = \"clip\"\nlow = 6\n");
   EXPECT_CONTAINS(limits, "function = \"clip\"\nhigh = 6\n");
   EXPECT_CONTAINS(fault(net_with({{"LeakyRelu", "l", {"b"}, {"c"}, {{"alpha", -1.0F}}}})),
                   "alpha -1, expected 0 or more");
+}
+
+// model(x).squeeze(-1), as a regression has it.
+TEST_F(OnnxImportTest, ANumberForEachSampleIsAVectorOfOne) {
+  io::OnnxModel model;
+  model.inputs = {{.name = "x", .shape = {"batch", 3}}};
+  model.outputs = {{.name = "y", .shape = {"batch"}}};
+  model.nodes = {{"Gemm", "/fc/Gemm", {"x", "fc.weight"}, {"z"}, {{"transB", std::int64_t{1}}}},
+                 {"Squeeze", "/Squeeze", {"z", "last"}, {"y"}, {}}};
+  model.constants = {floats("fc.weight", {1, 3}), integers("last", {-1})};
+  const models::OnnxImport found = imported(model);
+  EXPECT_CONTAINS(found.definition, "classes = 1\nlogits = \"fc\"\n");
+  EXPECT_EQ(found.heads, std::vector<std::string>{"fc"});
+}
+
+TEST_F(OnnxImportTest, RowsAsTheInputAreNamedWithAnImageInTheirPlace) {
+  io::OnnxModel model = small_net();
+  model.inputs = {{.name = "x", .shape = {"batch", 3, 8}}};
+  EXPECT_VALUES(fault(model), "[?, 3, 8] [batch, channels, 1, length]");
 }
 
 // x * sigmoid(x), in both orders. A sigmoid that something else reads remains.
@@ -436,7 +455,7 @@ TEST_F(OnnxImportTest, TransposedConvolutions) {
                   "kind = \"conv_transpose\"\nname = \"up\"\ninputs = [\"norm\"]\nout_channels = "
                   "4\nkernel = [3, 1]\nstride = 2\npadding = 0\nbias = false\ngroups = "
                   "2\noutput_padding = [1, 0]\n");
-  EXPECT_CONTAINS(fault(with({0, 0}, 3)), "expected groups of equal size");
+  EXPECT_VALUES(fault(with({0, 0}, 3)), "(ConvTranspose): 3 groups equal");
   EXPECT_CONTAINS(fault(with({-1, 0}, 1)), "output_padding [-1, 0], expected 2 numbers from 0");
 }
 
@@ -470,20 +489,16 @@ TEST_F(OnnxImportTest, ConstantsAndLayersHaveLimits) {
   io::OnnxModel model = small_net();
   model.constants.push_back(integers("shape", {1 << 11, 1 << 10}));
   model.nodes.push_back({"ConstantOfShape", "many", {"shape"}, {"zeros"}, {}});
-  EXPECT_CONTAINS(
-      fault(model),
-      "node 'many' (ConstantOfShape): a constant of shape [2048, 1024], expected at most "
-      "1048576 elements");
+  EXPECT_VALUES(fault(model), "node 'many' (ConstantOfShape): [2048, 1024], 1048576 elements");
   model.constants.back() = integers("shape", {1 << 10, 1 << 10});
   for (int i = 0; i < 32; ++i)
     model.nodes.push_back(
         {"ConstantOfShape", "again", {"shape"}, {"zeros" + std::to_string(i)}, {}});
-  EXPECT_CONTAINS(fault(model), "1 of its 40 nodes cannot be trained: node 'again'");
-  EXPECT_CONTAINS(fault(model), "constants of more than 33554432 elements are computed");
+  EXPECT_VALUES(fault(model), "1 40 nodes node 'again' 33554432 elements");
   model = small_net();
   model.constants.push_back(integers("list", Ints(65, 1)));
   model.nodes.push_back({"Reshape", "far", {"x", "list"}, {"some"}, {}});
-  EXPECT_CONTAINS(fault(model), "expected a list of at most 64 integers");
+  EXPECT_VALUES(fault(model), "'far' (Reshape): list 64 integers");
   model = small_net();
   for (int i = 0; i < 10'000; ++i) {
     const std::string before = i == 0 ? "c" : "r" + std::to_string(i - 1);
@@ -503,7 +518,7 @@ TEST_F(OnnxImportTest, WhatIsMissingIsNamed) {
   EXPECT_CONTAINS(of(0, {"dilations", Ints{2, 0}}), "dilations [2, 0], expected 2 numbers from 1");
   EXPECT_CONTAINS(of(0, {"strides", Ints{2}}), "strides [2], expected 2 numbers from 1");
   EXPECT_CONTAINS(of(0, {"pads", Ints{0, 0, 1, -1}}), "expected 4 numbers from 0");
-  EXPECT_CONTAINS(of(0, {"dilations", Ints{9, 9}}), "a window of 19 on an image of 8");
+  EXPECT_VALUES(of(0, {"dilations", Ints{9, 9}}), "window 19 image 8");
   EXPECT_CONTAINS(of(0, {"kernel_shape", Ints{3, 1}}), "expected equal ones");
   EXPECT_CONTAINS(of(4, {"axis", std::int64_t{5}}), "axis 5 of 4 dimensions");
   io::OnnxModel model = small_net();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
+#include "io/interchange/array_files.h"
 #include "io/interchange/onnx_writer.h"
 #include "models/onnx_import/onnx_import.h"
 #include "models/onnx_origins/onnx_calls.h"
@@ -60,6 +61,11 @@ class OnnxCallsTest : public testing::Test {
       signature += "p_" + placeholder + ": PARAMETER target='" + name + "'\n";
     }
     if (!signature.empty()) more.message(16, metadata_entry(io::kOnnxSignature, signature));
+    for (const auto& [name, sources] : folded_) {
+      ProtobufMessage value;
+      value.text(1, name).message(4, metadata_entry(io::kOnnxFoldedFrom, sources));
+      more.message(13, std::move(value));
+    }
     onnx_constants::add_to_graph(path_, more);
     return models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kLoad);
   }
@@ -83,6 +89,7 @@ class OnnxCallsTest : public testing::Test {
   const test_support::TemporaryDirectory folder_;
   const std::string path_ = folder_ / "net.onnx";
   std::vector<std::string> parameters_;  // of the signature; none: the file has none
+  std::vector<std::pair<std::string, std::string>> folded_;  // values, and what they are from
 };
 
 TEST_F(OnnxCallsTest, ABiasOfZerosIsTrained) {
@@ -132,6 +139,131 @@ TEST_F(OnnxCallsTest, ParametersOfOtherFunctionsAreTheirArguments) {
   EXPECT_EQ(notes(found), "");
 }
 
+// Weights that `forward` computes from one parameter: by a mask, a function, or for the last layer.
+TEST_F(OnnxCallsTest, WeightsThatTheExporterHasComputedAreNamed) {
+  parameters_ = {"w", "v", "m.weight", "head"};
+  folded_ = {{"mul", "['mask', 'w']"},
+             {"val_9", "['softplus_2', 'softplus', 'tmp', 'v']"},
+             {"div", "['m.weight', 'mean', 'sub', 'val_3']"},
+             {"div_1", "['head', 'linalg_vector_norm_1', 'val_2']"}};
+  const models::OnnxImport found =
+      imported({{"Gemm", {"x", "mul"}, "a", "aten.linear.default](args = (%x, %mul)", "a"},
+                {"MatMul", {"a", "val_9"}, "b", "aten.linear.default](args = (%a, %softplus)", "b"},
+                {"Gemm", {"b", "div"}, "c", "aten.linear.default](args = (%b, %div)", "m"},
+                {"Gemm", {"c", "div_1"}, "y", "aten.linear.default](args = (%c, %div_1)", "c"}},
+               {floats("mul", {4, 4}), floats("val_9", {4, 4}, 1), floats("div", {4, 4}, 2),
+                floats("div_1", {4, 4}, 3)});
+  EXPECT_EQ(names(found), "a.weight b.weight m.div.weight c.weight ");
+  EXPECT_EQ(found.heads.size(), 0U);
+  EXPECT_VALUES(notes(found),
+                "a.weight w b.weight v m.div.weight m.weight c.weight head optimize=False");
+}
+
+// The bias of a module does not name a weight that is computed from the module's.
+TEST_F(OnnxCallsTest, AComputedWeightWithABiasIsNamed) {
+  parameters_ = {"m.weight", "m.bias"};
+  folded_ = {{"val_9", "['m.weight', 'mask', 'mul']"}};
+  const std::string call = "aten.linear.default](args = (%x, %mul, %p_m_bias)";
+  const models::OnnxImport found = imported(
+      {{"MatMul", {"x", "val_9"}, "h", call, "m"}, {"Add", {"h", "m.bias"}, "y", call, "m"}},
+      {floats("val_9", {4, 4}), floats("m.bias", {4}, 1)});
+  EXPECT_EQ(names(found), "m.val_9.weight m.val_9.bias ");
+  EXPECT_VALUES(notes(found), "m.val_9.weight m.weight optimize=False");
+}
+
+// A transpose or a view alone is trained as the parameter is.
+TEST_F(OnnxCallsTest, OtherOrdersOfAParameterAreNoComputedWeights) {
+  parameters_ = {"a.weight", "w", "v"};
+  folded_ = {
+      {"val_3", "['a.weight']"}, {"t", "['w']"}, {"view_1", "['permute', 'v', 'val_1', 'val_2']"}};
+  const models::OnnxImport found =
+      imported({{"MatMul", {"x", "val_3"}, "h", "aten.linear.default](args = (%x, %p_a_weight)"},
+                {"MatMul", {"h", "t"}, "i", "aten.matmul.default](args = (%h, %t)"},
+                {"Gemm", {"i", "view_1"}, "y", "aten.linear.default](args = (%i, %view_1)"}},
+               {floats("val_3", {4, 4}), floats("t", {4, 4}, 1), floats("view_1", {4, 4}, 2)});
+  EXPECT_EQ(notes(found), "");
+  EXPECT_EQ(found.heads.size(), 1U);
+}
+
+// `y` is the transpose of `x`, with its name in the file.
+io::NamedArray transposed_copy(io::NamedArray matrix, const std::string& name) {
+  matrix = io::transposed(std::move(matrix));
+  matrix.name = name;
+  return matrix;
+}
+
+// The exporter stores a matrix that PyTorch reads as it is and transposed twice.
+TEST_F(OnnxCallsTest, AParameterAndItsTransposeAreOne) {
+  parameters_ = {"a.weight", "a.bias", "c.weight", "b"};
+  folded_ = {{"t", "['a.weight']"}, {"val_7", "['a.weight', 't']"}};
+  const io::NamedArray weight = floats("a.weight", {4, 4});
+  const models::OnnxImport found = imported(
+      {{"Gemm", {"x", "a.weight", "a.bias"}, "h", linear_call("a_weight", "a_bias"), "a"},
+       {"Gemm", {"h", "t", "b"}, "i", "aten.linear.default](args = (%h, %t, %p_b)", ""},
+       {"Gemm", {"i", "c.weight"}, "y", "aten.linear.default](args = (%i, %p_c_weight)", "c"}},
+      {weight, floats("a.bias", {4}, 1), floats("b", {4}, 2), floats("c.weight", {4, 4}, 3),
+       transposed_copy(weight, "t")});
+  EXPECT_EQ(occurrences(names(found), "a.weight "), 1U) << names(found);
+  EXPECT_EQ(occurrences(found.definition, "kind = \"matmul\""), 2U) << found.definition;
+  EXPECT_EQ(notes(found), "");
+  // A bias of zeros, which the exporter leaves out.
+  const models::OnnxImport zero = imported(
+      {{"Gemm", {"x", "a.weight", "a.bias"}, "h", linear_call("a_weight", "a_bias"), "a"},
+       {"Gemm", {"h", "t"}, "i", "aten.linear.default](args = (%h, %t, %p_b)", ""},
+       {"Gemm", {"i", "c.weight"}, "y", "aten.linear.default](args = (%i, %p_c_weight)", "c"}},
+      {weight, floats("a.bias", {4}, 1), floats("c.weight", {4, 4}, 3),
+       transposed_copy(weight, "t")});
+  EXPECT_CONTAINS(names(zero), "b.weight ");
+  EXPECT_EQ(notes(zero), "");
+  // Without a copy in the order of the module.
+  const models::OnnxImport turned = imported(
+      {{"MatMul", {"x", "t"}, "h", "aten.linear.default](args = (%x, %p_a_weight)", "a"},
+       {"MatMul", {"h", "val_7"}, "i", "aten.linear.default](args = (%h, %t, %p_b)", ""},
+       {"Add", {"i", "b"}, "j", "aten.linear.default](args = (%h, %t, %p_b)", ""},
+       {"Gemm", {"j", "c.weight"}, "y", "aten.linear.default](args = (%i, %p_c_weight)", "c"}},
+      {transposed_copy(weight, "t"), transposed_copy(transposed_copy(weight, ""), "val_7"),
+       floats("b", {4}), floats("c.weight", {4, 4}, 3)});
+  EXPECT_EQ(names(turned), "a.weight b.weight c.weight ");
+}
+
+TEST_F(OnnxCallsTest, APartOfAParameterThatIsReadAsAWholeIsNamed) {
+  parameters_ = {"w", "c.weight"};
+  folded_ = {{"slice_1", "['w', 'val_1']"}};
+  const models::OnnxImport found = imported(
+      {{"MatMul", {"x", "w"}, "h", "aten.matmul.default](args = (%x, %p_w)", "a"},
+       {"MatMul", {"h", "slice_1"}, "i", "aten.matmul.default](args = (%h, %slice_1)", "b"},
+       {"Gemm", {"i", "c.weight"}, "y", "aten.linear.default](args = (%i, %p_c_weight)", "c"}},
+      {floats("w", {4, 4}), floats("slice_1", {4, 3}), floats("c.weight", {3, 4}, 3)});
+  EXPECT_VALUES(notes(found), "computed slice_1.weight w optimize=False");
+}
+
+// The exporter reads the ones and zeros of another module in the place of those that are left out.
+TEST_F(OnnxCallsTest, NormsWithoutParametersTrainNone) {
+  parameters_ = {"n.weight", "n.bias"};
+  const std::string norm = "aten.layer_norm.default](args = (%x, [4], ";
+  const io::NamedArray zeros = {.name = "n.bias",
+                                .type = io::DType::kF32,
+                                .shape = {4},
+                                .data = std::vector<std::byte>(4 * sizeof(float))};
+  io::NamedArray ones = floats("n.weight", {4});
+  const io::NamedArray one = onnx_constants::scalar("", 1);
+  for (std::size_t i = 0; i < ones.data.size(); i += one.data.size())
+    std::ranges::copy(one.data, ones.data.begin() + static_cast<std::ptrdiff_t>(i));
+  const models::OnnxImport found = imported(
+      {{"LayerNormalization",
+        {"x", "n.weight", "n.bias"},
+        "h",
+        norm + "%p_n_weight, %p_n_bias, 1e-05, False)",
+        "n"},
+       {"LayerNormalization", {"h", "n.weight"}, "i", norm + "None, None, 1e-05)", "o"},
+       {"LayerNormalization", {"i", "n.weight", "n.bias"}, "y", norm + "None, None, 1e-05)", "p"}},
+      {ones, zeros});
+  EXPECT_EQ(names(found), "n.weight n.bias ");
+  EXPECT_EQ(occurrences(found.definition, "affine = false"), 2U) << found.definition;
+  EXPECT_EQ(occurrences(found.definition, "tied"), 0U) << found.definition;
+  EXPECT_EQ(occurrences(found.definition, "multiply"), 0U) << found.definition;
+}
+
 // Without a signature, the exporter writes an Identity for a parameter that is equal to another
 // one; one that is shared keeps its name.
 TEST_F(OnnxCallsTest, MatricesWithTwoNamesAreSeparate) {
@@ -152,9 +284,7 @@ TEST_F(OnnxCallsTest, MatricesWithoutANameAreSeparatePerModule) {
                                             {floats("onnx::MatMul_7", {4, 4})});
   EXPECT_EQ(names(found), "a.weight b.weight ");
   EXPECT_EQ(occurrences(found.definition, "tied = \"a\""), 1U) << found.definition;
-  EXPECT_CONTAINS(notes(found),
-                  "trained apart from equal ones, which the file has merged: b.weight; export with "
-                  "do_constant_folding=False if they are shared\n");
+  EXPECT_VALUES(notes(found), "trained apart b.weight; do_constant_folding=False");
 }
 
 TEST_F(OnnxCallsTest, SlopesWithoutANameAreTrainedPerModule) {
@@ -176,7 +306,7 @@ TEST_F(OnnxCallsTest, ASharedMatrixWithAnotherBiasIsAnError) {
                                          floats("b.bias", {4}, 1)});
                       },
                       "no error"),
-                  "share the weight 'a.weight', but not their biases, expected both or none");
+                  "share the weight 'a.weight'");
 }
 
 // A factor of 1 is gone with its node; a module without any parameter in the graph is unused.
@@ -185,9 +315,7 @@ TEST_F(OnnxCallsTest, ParametersThatTheFileDoesNotContainAreNamed) {
   const models::OnnxImport found = imported(
       {{"MatMul", {"x", "a.weight"}, "y", "aten.linear.default](args = (%x, %p_a_weight)"}},
       {floats("a.weight", {4, 4})});
-  EXPECT_CONTAINS(notes(found),
-                  "not trained, as the file does not contain them: temperature; if the network "
-                  "uses them, export with optimize=False\n");
+  EXPECT_VALUES(notes(found), "not trained, temperature; optimize=False");
 }
 
 // The bias of the sum is that of the norm; another rule has left it out.

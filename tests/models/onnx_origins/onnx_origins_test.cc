@@ -112,9 +112,7 @@ TEST_F(OnnxOriginsTest, ComputedTensorsAreWhatTheyWereComputedFrom) {
        value_node("Sub", {"b", "val_9"}, "end")},
       {floats("view", {1, 4, 1, 1}), floats("unsqueeze", {1, 4, 3, 3}), floats("val_9", {3, 3})});
   EXPECT_EQ(names(found), "buffer view.value unsqueeze.weight buffer end.value ");
-  EXPECT_EQ(notes(found),
-            "trained as the exporter has computed them: unsqueeze.weight (from gamma); export with "
-            "optimize=False to train what they were computed from\n");
+  EXPECT_LINES(found.notes, "trained exporter unsqueeze.weight (from gamma); optimize=False");
 }
 
 // Without a signature, the exporter gives the other one its name by a node.
@@ -161,10 +159,9 @@ TEST_F(OnnxOriginsTest, TensorsThatMayBeBuffersAreNamed) {
   const models::OnnxImport found =
       imported(kShifted, {floats("norm.mean", {1, 4, 1, 1}), floats("gamma", {4, 1, 1})});
   EXPECT_EQ(names(found), "norm.mean.weight gamma.weight ");
-  EXPECT_EQ(notes(found),
-            "the file does not tell parameters from buffers; also trained: norm.mean.weight, "
-            "gamma.weight; --freeze 'norm.mean.weight,gamma.weight' keeps those that PyTorch does "
-            "not train\n");
+  EXPECT_LINES(found.notes,
+               "buffers; trained: norm.mean.weight, gamma.weight; --freeze "
+               "'norm.mean.weight,gamma.weight'");
 }
 
 TEST_F(OnnxOriginsTest, ComputedTensorsOfUnknownOriginAreConstants) {
@@ -172,6 +169,85 @@ TEST_F(OnnxOriginsTest, ComputedTensorsOfUnknownOriginAreConstants) {
                                             {floats("onnx::Sub_12", {1, 4, 1, 1})});
   EXPECT_EQ(names(found), "buffer end.value ");
   EXPECT_VALUES(notes(found), "onnx::Sub_12 do_constant_folding=False");
+}
+
+// Without a signature, a name says that the exporter has computed a weight: it writes those of
+// Linear layers and convolutions as they are, except the matrices of MatMul.
+TEST_F(OnnxOriginsTest, WeightsWithoutANameAreNamed) {
+  const models::OnnxImport conv =
+      imported({{"Conv", "/c/Conv", {"x", "onnx::Conv_7", "c.bias"}, {"end"}, {}}},
+               {floats("onnx::Conv_7", {4, 4, 1, 1}), floats("c.bias", {4})});
+  EXPECT_EQ(names(conv), "c.conv.weight c.conv.bias ");
+  EXPECT_VALUES(notes(conv), "computed c.conv.weight do_constant_folding=False");
+  const models::OnnxImport linear =
+      imported({value_node("GlobalAveragePool", {"x"}, "g"),
+                value_node("Flatten", {"g"}, "f"),
+                {"Gemm", "/m/Gemm", {"f", "onnx::Gemm_7"}, {"z"}, {{"transB", std::int64_t{1}}}},
+                value_node("Unsqueeze", {"z", "axes"}, "u"),
+                value_node("Add", {"x", "u"}, "end")},
+               {floats("onnx::Gemm_7", {4, 4}), onnx_constants::integers("axes", {2, 3})});
+  EXPECT_EQ(names(linear), "m.gemm.weight ");
+  EXPECT_VALUES(notes(linear), "computed m.gemm.weight do_constant_folding=False");
+}
+
+// A matrix that MatMul reads may be a transposed parameter, as that of a Linear layer is.
+TEST_F(OnnxOriginsTest, MatricesThatMayBeComputedAreNamed) {
+  const io::NamedArray matrix = floats("onnx::MatMul_7", {3, 3}, 1);
+  const io::OnnxNode product{"MatMul", "/m/MatMul", {"x", matrix.name}, {"p"}, {}};
+  const auto notes_of = [&](const std::string& module, const io::NamedArray& of) {
+    return notes(imported({product, {"Relu", "/" + module + "/Relu", {"p"}, {"end"}, {}}}, {of}));
+  };
+  EXPECT_EQ(notes_of("other", matrix), "");
+  EXPECT_VALUES(notes_of("m", matrix), "m.weight do_constant_folding=False");
+  EXPECT_VALUES(notes_of("other", floats("onnx::MatMul_7", {3, 3})), "m.weight");  // with a 0
+  EXPECT_EQ(notes_of("other", filled("onnx::MatMul_7", {3, 3}, 0)), "");
+}
+
+TEST_F(OnnxOriginsTest, ConstantsThatAreComputedOnAreNamed) {
+  const models::OnnxImport found =
+      imported({value_node("Sqrt", {"onnx::Sqrt_7"}, "s"), value_node("Mul", {"x", "s"}, "end")},
+               {floats("onnx::Sqrt_7", {4, 1, 1}, 1)});
+  EXPECT_VALUES(notes(found), "onnx::Sqrt_7 do_constant_folding=False");
+}
+
+// GroupNorm with a weight of 1 and a bias of 0, which may be parameters.
+TEST_F(OnnxOriginsTest, NormsWhoseNumbersHaveNoNameAreNamed) {
+  const models::OnnxImport found = imported(
+      {{"InstanceNormalization", "/n/InstanceNormalization", {"x", "/n/1", "/n/0"}, {"i"}, {}},
+       {"Mul", "/n/Mul", {"i", "onnx::Mul_7"}, {"m"}, {}},
+       {"Add", "/n/Add", {"m", "onnx::Add_8"}, {"end"}, {}}},
+      {filled("/n/1", {4}, 1), filled("/n/0", {4}, 0), filled("onnx::Mul_7", {4, 1, 1}, 1),
+       filled("onnx::Add_8", {4, 1, 1}, 0)});
+  EXPECT_EQ(names(found), "");
+  EXPECT_VALUES(notes(found), "1 0 n do_constant_folding=False");
+}
+
+TEST_F(OnnxOriginsTest, ManyTensorsThatMayBeBuffersAreNamedByPatterns) {
+  std::vector<io::OnnxNode> nodes;
+  std::vector<io::NamedArray> constants;
+  std::string from = "x";
+  for (int i = 0; i < 5; ++i) {
+    const std::string block = "b." + std::to_string(i) + ".";
+    nodes.push_back(value_node("Mul", {from, block + "gamma"}, block + "m"));
+    nodes.push_back(value_node("Add", {block + "m", block + "beta"}, block + "a"));
+    from = block + "a";
+    constants.push_back(floats(block + "gamma", {4, 1, 1}));
+    constants.push_back(floats(block + "beta", {4, 1, 1}));
+  }
+  nodes.push_back(value_node("Identity", {from}, "end"));
+  EXPECT_VALUES(notes(imported(nodes, constants)),
+                "b.*.gamma.weight b.*.beta.weight b.*.gamma.weight,b.*.beta.weight");
+}
+
+// The file names a tensor of zeros as one of those that are equal: another one may be a norm's.
+TEST_F(OnnxOriginsTest, ParametersWithTheTensorOfABufferAreNotNamed) {
+  const models::OnnxImport found =
+      imported({value_node("Identity", {"b.shift"}, "n.bias"),
+                value_node("Add", {"x", "b.shift"}, "a"),
+                {"LayerNormalization", "/n/L", {"a", "n.weight", "n.bias"}, {"end"}, {}}},
+               {floats("b.shift", {3}), floats("n.weight", {3})});
+  EXPECT_VALUES(notes(found), "b.shift.weight --freeze");
+  EXPECT_EQ(notes(found).find("n.bias"), std::string::npos) << notes(found);
 }
 
 // torchvision's FrozenBatchNorm2d: no norm reads its statistics.
@@ -225,9 +301,7 @@ TEST_F(OnnxOriginsTest, ABufferThatIsAWeightIsNamed) {
   signature_ = "b_blur: BUFFER target='blur.kernel' persistent=True\n";
   const models::OnnxImport found = imported({value_node("Conv", {"x", "blur.kernel"}, "end")},
                                             {floats("blur.kernel", {4, 4, 1, 1})});
-  EXPECT_EQ(notes(found),
-            "trained, although PyTorch does not train them: end.weight; --freeze 'end.weight' "
-            "keeps them\n");
+  EXPECT_LINES(found.notes, "trained, end.weight; --freeze 'end.weight'");
 }
 
 // ReZero, a temperature, and a scale in log space. Numbers of other programs have names as well.
@@ -263,8 +337,8 @@ TEST_F(OnnxOriginsTest, AnExponentIsTrained) {
 }
 
 TEST_F(OnnxOriginsTest, AParameterThatIsReadAsANumberIsNamed) {
-  EXPECT_EQ(notes(imported({value_node("Clip", {"x", "low"}, "end")}, {scalar("low", 0.5F)})),
-            "not trained, as they are read as numbers: low\n");
+  EXPECT_LINES(imported({value_node("Clip", {"x", "low"}, "end")}, {scalar("low", 0.5F)}).notes,
+               "not trained, low");
 }
 
 }  // namespace

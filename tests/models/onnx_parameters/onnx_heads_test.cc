@@ -60,7 +60,7 @@ class OnnxHeadsTest : public testing::Test {
     const models::OnnxImport found =
         models::import_onnx(io::OnnxReader(path_), models::OnnxArrays::kSkip);
     if (found.heads.empty()) {
-      EXPECT_CONTAINS(found.notes.front(), "no last layer can be replaced");
+      EXPECT_VALUES(found.notes.front(), "no last layer");
       return {};
     }
     const engine::Graph graph = models::build_model(

@@ -23,14 +23,13 @@ TEST(ApiMisuse, MemoryThatIsNullptrIsAConfigurationErrorUnlessItIsEmpty) {
   run_threads(1, [](Group& group) {
     Communicator all = group.make_communicator();
     EXPECT_API_ERROR(all.all_reduce(nullptr, 3, ElementType::kF32, Reduction::kSum),
-                     ConfigurationError, 78,
-                     "all_reduce: the memory is nullptr, expected 3 elements");
+                     ConfigurationError, 78, "all_reduce: nullptr, 3 elements");
     EXPECT_API_ERROR(all.reduce_scatter(nullptr, 3, ElementType::kF32, Reduction::kSum),
                      ConfigurationError, 78, "reduce_scatter: the memory is nullptr");
     const std::span<std::byte> none(static_cast<std::byte*>(nullptr), 4);
     std::array<std::byte, 4> bytes{};
     EXPECT_API_ERROR(all.broadcast_bytes(none, 0), ConfigurationError, 78,
-                     "broadcast: the memory is nullptr, expected 4 bytes");
+                     "broadcast: nullptr, 4 bytes");
     EXPECT_API_ERROR(all.all_gather_bytes(none, bytes), ConfigurationError, 78, "all_gather");
     EXPECT_API_ERROR(all.all_gather_bytes(bytes, none), ConfigurationError, 78, "all_gather");
     EXPECT_API_ERROR(all.all_to_all(none, bytes), ConfigurationError, 78, "all_to_all");
@@ -46,7 +45,7 @@ TEST(ApiMisuse, BuffersOfAnAllToAllMustNotOverlap) {
     std::array<std::byte, 6> bytes{};
     const std::span span(bytes);
     EXPECT_API_ERROR(all.all_to_all(span.first(4), span.last(4)), ConfigurationError, 78,
-                     "all_to_all: the input and the output overlap");
+                     "all_to_all: input output overlap");
     all.all_to_all(span.first(3), span.last(3));
   });
 }
@@ -56,13 +55,13 @@ TEST(ApiMisuse, MembersAreAscendingRanksWithThisOneAmongThem) {
       2,
       [](Group& group) {
         for (const std::vector<int>& wrong : {std::vector{1, 0}, {0, 0}, {0, 5}, {-1, 0}})
-          EXPECT_API_ERROR(group.make_communicator(wrong), ConfigurationError, 78,
-                           "expected ranks of 0..1 in ascending order");
+          EXPECT_API_ERROR(
+              group.make_communicator(wrong), ConfigurationError, 78,
+              "{" + std::to_string(wrong[0]) + ", " + std::to_string(wrong[1]) + "}, 0..1");
         const std::vector<int> other{1 - group.rank()};
         EXPECT_API_ERROR(group.make_communicator(other), ConfigurationError, 78,
                          "expected this rank, " + std::to_string(group.rank()) + ", among them");
-        EXPECT_API_ERROR(group.make_messages({1, 0}), ConfigurationError, 78,
-                         "the members are {1, 0}, expected ranks of 0..1 in ascending order");
+        EXPECT_API_ERROR(group.make_messages({1, 0}), ConfigurationError, 78, "{1, 0}, 0..1");
       },
       misuse_limit());
 }
@@ -73,10 +72,9 @@ TEST(ApiMisuse, AfterLeavingNoCallBegins) {
   std::array<float, 1> value{1};
   all.all_reduce(value);
   group.leave();
-  const std::string text = "this rank has left the group";
-  EXPECT_API_ERROR(all.barrier(), ConfigurationError, 78, "barrier: " + text);
-  EXPECT_API_ERROR(all.all_reduce(value), ConfigurationError, 78, "all_reduce: " + text);
-  EXPECT_API_ERROR(group.make_communicator(), ConfigurationError, 78, "make_communicator: " + text);
+  EXPECT_API_ERROR(all.barrier(), ConfigurationError, 78, "barrier: left");
+  EXPECT_API_ERROR(all.all_reduce(value), ConfigurationError, 78, "all_reduce: left");
+  EXPECT_API_ERROR(group.make_communicator(), ConfigurationError, 78, "make_communicator: left");
 }
 
 // The timeout of the group is longer than the test may take.
@@ -91,9 +89,7 @@ TEST(ApiLeaving, ACallThatARankNoLongerMakesFailsAndNamesIt) {
                            if (group.rank() != leaver) all.barrier();
                          },
                          kLong),
-                     PeerError, 69,
-                     "rank " + std::to_string(leaver) +
-                         " has left the group before call 2 of this communicator");
+                     PeerError, 69, "rank " + std::to_string(leaver) + " left call 2");
 }
 
 TEST(ApiLeaving, ACallThatAllHaveMadeIsCompleteAlthoughARankHasLeft) {

@@ -53,6 +53,30 @@ TEST(ApiModel, PredictsWhatItsWeightsSay) {
   for (std::size_t i = 0; i < 150; ++i) EXPECT_EQ(logits[2 * i], static_cast<float>(i) + 0.5F) << i;
 }
 
+// Training never changes a constant, so that an infinite one is the model's own.
+TEST(ApiModel, ConstantsMayBeInfinite) {
+  Model model = Model::parse(test_support::layers_toml(R"(
+flatten
+dense fc out=3
+constant mask shape=[3]
+add inputs=["fc","mask"]
+softmax
+dense end out=classes
+)"),
+                             kRow);
+  const float inf = INFINITY;
+  const std::vector<Tensor> tensors{{"fc.weight", {3, 3}, std::vector<float>(9)},
+                                    {"fc.bias", {3}, {1, 1, 1}},
+                                    {"mask.value", {3}, {0, -inf, 0}},
+                                    {"end.weight", {2, 3}, {2, 8, 4, 1, 9, 1}},
+                                    {"end.bias", {2}, {0, 0}}};
+  model.set_tensors(tensors);
+  EXPECT_EQ(model.predict(std::vector<float>{1, 2, 3}), (std::vector<float>{3, 1}));
+  std::vector<Tensor> bad = tensors;
+  bad[1].values[0] = inf;
+  EXPECT_API_ERROR(model.set_tensors(bad), DataError, 65, "'fc.bias' is not finite");
+}
+
 TEST(ApiModel, SavesAndLoadsWeights) {
   const test_support::TemporaryDirectory folder;
   Model first = linear(1), second = linear(2);
@@ -91,10 +115,9 @@ TEST(ApiModel, MistakesAreNamed) {
   EXPECT_API_ERROR(Model::parse("x", kRow, 0, 0, "m.txt"), ConfigurationError, 78, "m.txt");
 
   Model model = linear();
-  EXPECT_API_ERROR(model.predict(std::vector<float>(4)), DataError, 65,
-                   "4 values are no whole samples, which have 3 each");
+  EXPECT_API_ERROR(model.predict(std::vector<float>(4)), DataError, 65, "4 values 3");
   EXPECT_API_ERROR(model.predict(std::vector<std::uint8_t>(3)), ConfigurationError, 78,
-                   "how its images were prepared");
+                   "images prepared");
   EXPECT_API_ERROR(model.set_tensors({{"fc.weight", {2, 3}, {1}}}), DataError, 65,
                    "has 1 values, expected 6");
   EXPECT_API_ERROR(model.set_tensors({{"fc.bias", {2}, {1, 2}}}), DataError, 65, "fc.weight");

@@ -269,7 +269,7 @@ TEST(ApiTraining, MistakesAreNamed) {
   EXPECT_API_ERROR(training.set("devices", "cpu:0,cpu:1"), ConfigurationError, 78, "one device");
   for (const char* of_program : {"log-file", "quiet", "log-format", "prometheus"})
     EXPECT_API_ERROR(training.set(of_program, "1"), ConfigurationError, 78,
-                     "it belongs to the program engine");
+                     std::string("option ") + of_program + " program engine");
   EXPECT_API_ERROR(training.read_options("/nonexistent.toml"), ConfigurationError, 78,
                    "/nonexistent.toml");
   EXPECT_API_ERROR(training.define_model(""), ConfigurationError, 78, "empty");
@@ -283,11 +283,10 @@ TEST(ApiTraining, MistakesAreNamed) {
   EXPECT_API_ERROR(other.use({}), DataError, 65, "0x0x0");
   Samples wrong = rows(1, 4);
   wrong.values.pop_back();
-  EXPECT_API_ERROR(other.use(wrong), DataError, 65,
-                   "7 values are given, expected 4 labels x 2 = 8");
+  EXPECT_API_ERROR(other.use(wrong), DataError, 65, "7 values 4 labels x 2 = 8");
   wrong = rows(1, 4);
   wrong.labels[2] = 2;
-  EXPECT_API_ERROR(other.use(wrong), DataError, 65, "label of sample 2 is 2, expected 0..1");
+  EXPECT_API_ERROR(other.use(wrong), DataError, 65, "label sample 2 2, 0..1");
   wrong = rows(1, 4);
   wrong.classes = 1;
   EXPECT_API_ERROR(other.use(wrong), DataError, 65, "classes is 1");

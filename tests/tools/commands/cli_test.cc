@@ -128,8 +128,7 @@ TEST(Top, FollowsAJobThatSavesNothing) {
   EXPECT_CONTAINS(by_address.out, ": mlp on synthetic, training\n");
   const CommandResult stranger =
       run_command({engine_binary(), "top", address}, {{"ENGINE_SECRET", std::string(64, '0')}});
-  expect_last_error(stranger, 77,
-                    {"proved command", "a job of --spawn", "follow it by its folder"});
+  expect_last_error(stranger, 77, {"proved command", "--spawn folder"});
 
   for (const Running* rank : {zero.get(), one.get()}) kill(rank->pid(), SIGTERM);
   for (Running* rank : {zero.get(), one.get()}) EXPECT_EQ(rank->wait(), 143) << rank->err();
@@ -210,7 +209,7 @@ TEST(Help, ShowsTheMostUsedOptionsFirst) {
 TEST(Help, ExplainsOneOption) {
   const std::string help = call("train --help sync-every").out;
   for (const char* part : {"--sync-every K", "(default: 1)", "ENGINE_SYNC_EVERY", "[sync]",
-                           "must have the same value", "--sync params --sync-every 8"})
+                           "--sync params --sync-every 8"})
     EXPECT_CONTAINS(help, part) << part << " in:\n";
   EXPECT_EQ(call("train --help --sync_every").out, help);
   expect_last_error(call("train --help sync-evry"), 2,
@@ -310,14 +309,14 @@ TEST(Usage, LibrariesAreNotTakenFromTheCurrentFolder) {
 // Each ends for another reason, behind the notice.
 TEST(Usage, OfTwoValuesOfOneOptionTheLastCountsAndBothAreNamed) {
   const std::pair<const char*, const char*> cases[] = {
-      {"train --lr 0.1 --lr=0.2 --model x", "--lr is given twice, as '0.1' and as '0.2'"},
-      {"train --steps 1 --sync_every 2 --sync-every 3 --model x", "as '2' and as '3'"},
-      {"train -c a.toml --config b.toml", "as 'a.toml' and as 'b.toml'"},
-      {"launch --nnodes 1 --nnodes x train", "as '1' and as 'x'"},
-      {"bench step --warmup 1 --warmup 2 --model x", "as '1' and as '2'"},
-      {"verify a b --format json --format table", "as 'json' and as 'table'"}};
+      {"train --lr 0.1 --lr=0.2 --model x", "--lr '0.1' '0.2'"},
+      {"train --steps 1 --sync_every 2 --sync-every 3 --model x", "--sync-every '2' '3'"},
+      {"train -c a.toml --config b.toml", "--config 'a.toml' 'b.toml'"},
+      {"launch --nnodes 1 --nnodes x train", "--nnodes '1' 'x'"},
+      {"bench step --warmup 1 --warmup 2 --model x", "--warmup '1' '2'"},
+      {"verify a b --format json --format table", "--format 'json' 'table'"}};
   for (const auto& [line, expected] : cases)
-    EXPECT_CONTAINS(engine(test_support::split_words(line)).err, expected) << line;
+    EXPECT_VALUES(engine(test_support::split_words(line)).err, expected) << line;
   const CommandResult last = expect_success(engine(
       argv(program::quick_train({"--log-every", "2"}), "--steps 9 --lr 7 --lr 0.1 --steps 1")));
   EXPECT_CONTAINS(last.out, "lr 0.1 ");
@@ -476,7 +475,7 @@ TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
   EXPECT_TRUE(std::regex_search(after, std::regex("^  [0-9,.]+ images/s, 0:0[01] left\n")))
       << result.out;
   EXPECT_LACKS(result.out, "\r");
-  EXPECT_EQ(result.err, "engine: nothing will be saved: give --save-dir DIR to keep the model\n");
+  program::expect_error(result, 0, "engine: --save-dir DIR");
   const TemporaryDirectory folder;
   EXPECT_EQ(engine(logged_train({"--save-dir", folder / "run"})).err, "");
 }
@@ -511,7 +510,7 @@ TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
         "verify " + earlier + " " + checkpoint, "eval --threads 1 " + checkpoint, train,
         train + " --spawn 2"}) {
     expect_last_error(shell("\"$0\" " + command + " >/dev/full"), 74,
-                      {"cannot write to standard output: No space left on device"});
+                      {"standard output: No space left on device"});
     expect_last_error(shell("\"$0\" " + command + " >&-"), 74, {"standard output is closed"});
   }
 }
@@ -592,12 +591,10 @@ TEST(EarlyChecks, AnEmptyVariableOfAnOptionIsWarnedOf) {
 }
 
 TEST(EarlyChecks, AnEmptySecretIsWarnedOf) {
-  const std::string warning =
-      "engine: warning: ENGINE_SECRET is set, but empty, and counts as unset: expected the job's "
-      "secret\n";
-  EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}}).err, warning);
-  EXPECT_EQ(engine({"version"}, {{"ENGINE_SECRET", ""}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}).err,
-            warning);
+  const std::string warning = "warning: ENGINE_SECRET empty, unset:";
+  program::expect_error(engine({"env"}, {{"ENGINE_SECRET", ""}}), 0, warning);
+  program::expect_error(
+      engine({"version"}, {{"ENGINE_SECRET", ""}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}), 0, warning);
   EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}, {"ENGINE_SECRET_FILE", "/a"}}).err, "");
 }
 
@@ -810,9 +807,15 @@ TEST_F(Trained, MapLocationDecidesWhereArraysGo) {
   expect_last_error(resume("cuda:0=cpu"), 78, {"says nothing about cpu:0"});
 }
 
+TEST(Elastic, HasOneDeviceAProcess) {
+  expect_last_error(engine(logged_train(argv("--devices cpu:0,cpu:1 --elastic 1:2"))), 78,
+                    {"found 2 in --devices", "--spawn 2"});
+}
+
 TEST(MapLocation, IsParsedBeforeAnyWork) {
   expect_last_error(engine(logged_train(argv("--map-location gpu7"))), 78, {"gpu7"});
-  expect_success(engine(logged_train(argv("--map-location cuda:0=cpu --steps 1"))));
+  expect_last_error(engine(logged_train(argv("--map-location cuda:9"))), 78,
+                    {"--map-location", "--resume"});
 }
 
 // --- ranks that do not come, die or are told to stop
@@ -1022,7 +1025,7 @@ TEST(Train, MpiCannotBeElastic) {
   const CommandResult train =
       call("train --model mlp --dataset synthetic --elastic 2:2 --backend mpi");
   EXPECT_EQ(train.exit_code, 78);
-  EXPECT_CONTAINS(train.err, "--elastic cannot use --backend mpi, which cannot replace ranks");
+  EXPECT_VALUES(train.err, "--elastic --backend mpi,");
 }
 
 TEST(Env, ExpandsHostLists) {
@@ -1053,8 +1056,7 @@ TEST(Cli, WithoutLoopbackRanksOfThisHostEndAtOnce) {
     command.insert(command.end(), more.begin(), more.end());
     const CommandResult run = test_support::run_command(command);
     EXPECT_EQ(run.exit_code, 78) << run.err;
-    program::expect_words(
-        run.err, {"cannot be reached: the loopback interface is down (ip link set lo up)"});
+    program::expect_words(run.err, {"loopback down (ip link set lo up)"});
   }
 }
 

@@ -93,9 +93,7 @@ TEST_F(VerifyFiles, NamesAloneOnStdoutAndTheReasonOnStderr) {
             "verify: 1 of 5 tensors differ (1 parameters, 0 BatchNorm running statistics)\n");
   const CommandResult running = verify({a, bn});
   expect(running, 1, "bn.running_var\n");
-  EXPECT_EQ(running.err,
-            "verify: 1 of 5 tensors differ (0 parameters, 1 BatchNorm running statistics); in sync "
-            "except BN: try --sync-bn\n");
+  EXPECT_VALUES(running.err, "1 5 tensors (0 parameters, 1 BatchNorm BN: --sync-bn");
   expect(verify({a, b, bn}), 1, "conv.weight\nbn.running_var\n");
   expect(verify({"--summary", a, b}), 1, "");
   const CommandResult quiet = verify({"-q", a, b});
@@ -128,12 +126,12 @@ TEST_F(VerifyFiles, MissingExtraShapeAndDtype) {
   });
   const CommandResult missing = verify({a, less});
   expect(missing, 1, "bn.weight\n");
-  EXPECT_CONTAINS(missing.err, "1 are not in every file");
+  EXPECT_VALUES(missing.err, "1 not in every file");
   expect(verify({less, a}), 1, "bn.weight\n");
   expect(verify({"--atol", "1000", a, wide}), 1, "bn.weight\n");
   const CommandResult shape = verify({"--atol", "1000", a, square});
   expect(shape, 1, "conv.weight\n");
-  EXPECT_CONTAINS(shape.err, "1 have another shape or dtype");
+  EXPECT_VALUES(shape.err, "1 shape dtype");
 }
 
 TEST_F(VerifyFiles, SectionsAreChosenWithOnly) {
@@ -228,7 +226,7 @@ TEST_F(VerifyFiles, QuotedGlobsAreExpanded) {
   expect(verify({folder_ / "rank_[01].ckpt"}), 0, "");
   expect(verify({folder_ / "rank_*.ckpt"}), 1, "conv.weight\n");
   expect_trouble(verify({folder_ / "none_*.ckpt"}), "no file matches");
-  expect_trouble(verify({folder_ / "rank_2*"}), "expected two or more files to compare, found 1");
+  expect_trouble(verify({folder_ / "rank_2*"}), "two files 1");
   expect(verify({save("odd[1].npz", model()), folder_ / "rank_0.ckpt"}), 0,
          "");  // a name that only looks like a pattern
 }
@@ -357,7 +355,7 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   io::save_arrays(wrapped, folder_ / "w.safetensors");
   const CommandResult stripped = run({"import", folder_ / "w.safetensors", "-o", folder_ / "w.ckpt",
                                       "--model", "convnet", "--strip-prefix", "net."});
-  EXPECT_CONTAINS(stripped.err, "removed the prefixes module. and _orig_mod. from 16 of 16 names");
+  EXPECT_VALUES(stripped.err, "prefixes module. _orig_mod. 16 16 names");
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
 }
 
@@ -410,7 +408,7 @@ TEST_F(VerifyFiles, ArraysOfTypesThatNoModelHasArePassedOver) {
   const CommandResult refused =
       call("import", bad, "-o", folder_ / "bad.ckpt", "--model", definition);
   EXPECT_EQ(refused.exit_code, 65);
-  EXPECT_CONTAINS(refused.err, "'fc.bias' has type I16, the run wants f32");
+  EXPECT_VALUES(refused.err, "'fc.bias' I16, f32");
   expect_trouble(verify({good, good}), "'mask' has dtype BOOL, which is not read");
   expect(verify({"--ignore", "mask", good, folder_ / "good.ckpt"}), 0, "");
 }
@@ -420,7 +418,7 @@ TEST_F(VerifyFiles, NothingToCompareIsNoVerdict) {
   for (const char* name : {"a.safetensors", "b.safetensors"})
     test_support::write_text(folder_ / name, length + header);
   expect_error(verify({folder_ / "a.safetensors", folder_ / "b.safetensors"}), 2,
-               "nothing to compare: no tensor in ");
+               "no tensor " + (folder_ / "a.safetensors"));
 }
 
 // What is there is replaced: not what is read, what a link stands for or what a run needs.
@@ -452,12 +450,11 @@ TEST_F(VerifyFiles, OutputsDoNotReplaceWhatIsNeeded) {
 TEST_F(VerifyFiles, ExportAndImportRefuse) {
   const std::string a = save("a.ckpt", model());
   expect_error(call("export", a, "-o", folder_ / "a.bin"), 2,
-               "ends in .safetensors, .npz, .pth, .pt or .onnx");
+               "a.bin .safetensors, .npz, .pth, .pt .onnx");
   expect_error(engine({"export", a}), 2, "output");
   expect_error(call("export", a, "-o", folder_ / "none/a.npz"), 73, "cannot create");
   expect_error(call("export", folder_ / "none.ckpt", "-o", folder_ / "a.npz"), 65, "cannot open");
-  expect_error(call("export", a, "-o", folder_ / "a.npz", "--bf16"), 65,
-               "which .npy files cannot hold");
+  expect_error(call("export", a, "-o", folder_ / "a.npz", "--bf16"), 65, "a.npz bf16, .npy");
   expect_error(call("export", a, "-o", folder_ / "a.npz", "--bf16 --half"), 2,
                "exclude each other");
   const float large = 1e6f;

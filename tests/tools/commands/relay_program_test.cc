@@ -23,9 +23,8 @@ std::string relay_at(int port) { return "127.0.0.1:" + std::to_string(port); }
 TEST(RelayProgram, ServesUntilItIsAskedToStop) {
   const std::string at = relay_at(test_support::free_port());
   test_support::Running relay({test_support::engine_binary(), "relay", "--listen", at}, kSecret);
-  ASSERT_TRUE(relay.writes_out("relay at " + at +
-                               " for jobs with the secret of ENGINE_SECRET, until it is "
-                               "interrupted (Ctrl-C)\n"));
+  ASSERT_TRUE(relay.writes_out("relay at " + at));
+  ASSERT_TRUE(relay.writes_out("ENGINE_SECRET"));
   program::expect_error(engine({"relay", "--listen", at}, kSecret), 69, "listen " + at + " taken");
   kill(relay.pid(), SIGTERM);
   EXPECT_EQ(relay.wait(), 0) << relay.err();
@@ -47,14 +46,10 @@ TEST(RelayProgram, NeedsASecretThatOthersKnow) {
 TEST(RelayProgram, RefusesWhatCannotUseIt) {
   for (const std::string place : {"rank0", "rank0:70000", "n1:0", "n1:"})
     program::expect_error(engine(program::quick_train({"--relay", place})), 78,
-                          "--relay is '" + place +
-                              "' (from --relay); expected HOST:PORT of an `engine relay`, or "
-                              "rank0:PORT, with a port from 1 to 65535");
+                          "--relay '" + place + "' HOST:PORT rank0:PORT, 1 65535");
   program::expect_error(
       engine(program::quick_train({"--relay", "rank0:29600", "--spawn", "2", "--elastic", "1:2"})),
-      78,
-      "--relay rank0:29600 requires no --elastic, whose hosts must all reach each other: leave it "
-      "out");
+      78, "--relay rank0:29600 no --elastic,");
 }
 
 // Ranks of one host need no relay, and a backend that cannot use one is refused.
@@ -67,7 +62,7 @@ TEST(RelayProgram, RankZeroRelaysForATraining) {
     if (std::string(backend) == "socket") {
       EXPECT_EQ(result.exit_code, 0) << result.err;
       program::expect_words(result.out + result.err, {"1 direct 0 " + relay_at(port)});
-    } else if (result.err.find("is not in this build") == std::string::npos) {
+    } else if (result.err.find("not in this build") == std::string::npos) {
       EXPECT_EQ(result.exit_code, 78) << result.err;
       program::expect_words(result.err, {"backend zmq --relay"});
     }

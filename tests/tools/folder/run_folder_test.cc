@@ -22,6 +22,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/checkpoint/checkpoint_directory.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/folder/run_reference.h"
@@ -79,12 +80,8 @@ TEST_F(Folder, IsMadeAndGetsAnId) {
 TEST_F(Folder, WithARunIsRefusedAndNothingChanges) {
   finished_run();
   const std::string text = refusal({.folder = dir()});
-  EXPECT_EQ(text, dir() +
-                      " holds a run (mlp on mnist, started 2026-01-02T03:04:05Z, newest checkpoint "
-                      "step-00000100.ckpt): --resume " +
-                      dir() +
-                      " continues it, --overwrite moves it aside, --save-dir auto makes "
-                      "a new folder");
+  EXPECT_VALUES(text, dir() + " mlp mnist, 2026-01-02T03:04:05Z, step-00000100.ckpt): --resume " +
+                          dir() + " --overwrite --save-dir auto");
   EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
   EXPECT_NE(
       refusal({.folder = dir(), .resume = Resume::parse(folder_ / "elsewhere/step-00000100.ckpt")})
@@ -148,11 +145,9 @@ TEST_F(Folder, WithFilesOfARunsNamesThatNoRunWroteIsRefused) {
     for (const char* text : {"mine\n", "{\"loss\": 1}\n", "x"}) {
       test_support::write_text(path, text);
       for (const bool overwrite : {false, true})
-        EXPECT_EQ(
+        EXPECT_VALUES(
             refusal({.folder = dir(), .resume = Resume::parse("auto"), .overwrite = overwrite}),
-            path +
-                ": no training has written it, and it is not overwritten; give another "
-                "--save-dir, or remove it");
+            path + ": --save-dir");
       EXPECT_EQ(test_support::read_text(path), text);
     }
     fs::remove(path);
@@ -165,10 +160,8 @@ TEST_F(Folder, WithAFolderInPlaceOfAFileIsRefused) {
   for (const char* name : {"best", "status.json", "metrics.jsonl", "log.txt"}) {
     const std::string path = dir() + "/" + name;
     fs::create_directory(path);
-    EXPECT_EQ(refusal({.folder = dir(), .resume = Resume::parse("auto")}),
-              path +
-                  ": cannot create: it is a folder; expected a file of the run; remove it, or give "
-                  "another --save-dir");
+    EXPECT_VALUES(refusal({.folder = dir(), .resume = Resume::parse("auto")}),
+                  path + ": folder; --save-dir");
     fs::remove(path);
   }
 }
@@ -198,8 +191,7 @@ TEST_F(Folder, ContinuesWithADamagedRunJsonAndKeepsIt) {
     EXPECT_TRUE(folder.continued());
     EXPECT_EQ(folder.id(), id);
     EXPECT_TRUE(folder.notice().starts_with(dir() + "/run.json: ")) << folder.notice();
-    EXPECT_TRUE(folder.notice().ends_with("the file is kept as run.json.damaged-" + number))
-        << folder.notice();
+    EXPECT_TRUE(folder.notice().ends_with(" run.json.damaged-" + number)) << folder.notice();
     EXPECT_EQ(test_support::read_text(dir() + "/run.json"), "{" + number);
     folder.begin({}, {});
     EXPECT_EQ(test_support::read_text(dir() + "/run.json.damaged-" + number), "{" + number);
@@ -225,8 +217,7 @@ TEST_F(Folder, NamesOptionsOfAnotherVersion) {
                "\"depth\":{\"value\":\"3\",\"source\":\"--depth\"}");
   test_support::write_text(dir() + "/run.json", text);
   const RunFolder folder({.folder = dir(), .resume = Resume::parse("auto")});
-  EXPECT_EQ(folder.notice(),
-            dir() + "/run.json: ignored options that this version does not know: depth");
+  EXPECT_VALUES(folder.notice(), dir() + "/run.json: options depth");
 }
 
 TEST_F(Folder, OnAFullDiskIsGoneAgain) {
@@ -248,8 +239,7 @@ TEST_F(Folder, OnAFullDiskIsGoneAgain) {
 
 TEST_F(Folder, ThatIsALinkToNowhereIsNamed) {
   fs::create_symlink("nowhere", dir());
-  EXPECT_EQ(refusal({.folder = dir()}),
-            "cannot create folder " + dir() + ": it is a link to nowhere, which is not there");
+  EXPECT_VALUES(refusal({.folder = dir()}), dir() + ": link nowhere,");
 }
 
 TEST_F(Folder, IsNotMovedWhereTheNewNameIsImpossible) {
@@ -275,8 +265,7 @@ TEST_F(Folder, ThatIsTheWorkingFolderIsNotMoved) {
   finished_run();
   const fs::path before = fs::current_path();
   fs::current_path(dir());
-  EXPECT_EQ(refusal({.folder = ".", .overwrite = true}),
-            "cannot move . aside: it is the working folder or holds it; start from another one");
+  EXPECT_VALUES(refusal({.folder = ".", .overwrite = true}), "move . working folder");
   fs::current_path(before);
   EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
 }
@@ -446,16 +435,9 @@ TEST_F(Folder, IsLostToAJobThatHasTakenIt) {
   RunFolder folder({.folder = dir()});
   fs::remove(dir() + "/run.lock");
   job.take(dir());
-  try {
-    folder.check([](const std::string&) {});
-    ADD_FAILURE();
-  } catch (const io::CannotCreateError& error) {
-    EXPECT_NE(std::string(error.what())
-                  .find("another job has taken the folder " + dir() + ": process " +
-                        std::to_string(job.pid())),
-              std::string::npos)
-        << error.what();
-  }
+  EXPECT_VALUES(test_support::error_of<io::CannotCreateError>(
+                    [&] { folder.check([](const std::string&) {}); }),
+                dir() + ": " + std::to_string(job.pid()));
   EXPECT_THROW(folder.check_lock(), io::CannotCreateError);
 }
 
@@ -500,8 +482,7 @@ TEST_F(Folder, WhoseFileSystemIsAwayIsNotWrittenTo) {
   const std::string away = folder.check(notify);
   const bool touched = !fs::is_empty(dir());
   umount2(dir().c_str(), MNT_DETACH);
-  EXPECT_NE(away.find("the folder " + dir() + " is on another file system"), std::string::npos)
-      << away;
+  EXPECT_VALUES(away, dir() + " file system");
   EXPECT_FALSE(touched);
   EXPECT_EQ(folder.check(notify), "");  // it is back
   EXPECT_EQ(reported, "");
@@ -512,8 +493,7 @@ TEST_F(Folder, ThatAFileReplacedIsTold) {
   folder.begin({}, {});
   fs::rename(dir(), folder_ / "elsewhere");
   test_support::write_text(dir(), "hi");
-  EXPECT_EQ(folder.check([](const std::string&) {}),
-            dir() + " is a file now, expected the folder of the run");
+  EXPECT_VALUES(folder.check([](const std::string&) {}), dir() + " file");
 }
 
 // A lock of another host, of this age by the clock of this one.

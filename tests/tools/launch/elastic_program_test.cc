@@ -83,7 +83,7 @@ TEST_F(ElasticProgram, ARankThatIsAskedToLeaveDoesSoAndTheOthersGoOn) {
   const pid_t leaver = second->pid();
   ASSERT_EQ(kill(leaver, SIGUSR2), 0);
   EXPECT_EQ(second->wait(), kLeft);
-  EXPECT_CONTAINS(second->err(), "as asked; the others continue");
+  EXPECT_VALUES(second->err(), "left step as asked;");
   const std::string left = "membership: 2 ranks (process " + std::to_string(leaver) + " on ";
   ASSERT_TRUE(first->writes_out(left)) << first->out() << first->err();
   // One rank alone is fewer than MIN: all save and stop.
@@ -145,8 +145,8 @@ TEST_F(ElasticProgram, WhereTooFewAreLeftTheJobEndsWith69AndSaysSoLast) {
     const std::string err = job->err();
     const auto last = err.rfind("engine: error: ");
     ASSERT_NE(last, std::string::npos) << err;
-    EXPECT_EQ(err.substr(last),
-              "engine: error: fewer than 2 of 3 ranks are left, and nobody can join\n");
+    EXPECT_VALUES(err.substr(last), "2 3 ranks");
+    EXPECT_EQ(err.find('\n', last), err.size() - 1) << err;
     EXPECT_LACKS(err, "signal 15");
   }
 }
@@ -167,7 +167,7 @@ TEST_F(ElasticProgram, NoAcceptorFileStaysOfAJobThatEndsWithAStoppedRank) {
     ASSERT_TRUE(job->writes_out("membership: 2 ranks (")) << job->err();
     ASSERT_EQ(kill(job->pid(), SIGTERM), 0);
     EXPECT_EQ(job->wait(), 128 + SIGTERM) << job->err();
-    EXPECT_CONTAINS(job->err(), "1 of 3 workers has not ended after the others had: killed");
+    EXPECT_VALUES(job->err(), "1 3 workers killed");
     EXPECT_FALSE(std::filesystem::exists(file)) << file;
   }
 }
@@ -277,8 +277,8 @@ TEST_F(ElasticProgram, TooFewRanksThatNobodyCanJoinAreRefused) {
         run_command(argv(engine_binary(), launched ? argv("launch --nproc-per-node 2", training)
                                                    : argv(training, "--spawn 2")));
     EXPECT_EQ(r.exit_code, 78) << r.err;
-    EXPECT_CONTAINS(r.err, std::string("--elastic 3:4 needs at least 3 ranks, and ") +
-                               (launched ? "--nproc-per-node" : "--spawn") + " starts 2");
+    EXPECT_VALUES(r.err, std::string("--elastic 3:4 3 ") +
+                             (launched ? "--nproc-per-node" : "--spawn") + " 2");
   }
 }
 

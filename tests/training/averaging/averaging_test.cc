@@ -321,9 +321,8 @@ TEST(Streaming, SaysWhatItDid) {
       train(2, with(kBatchesOf13, "sync=streaming sync-every=4 sync-fragments=2 sync-overlap=1"));
   // The first fragment is sent after steps 4 and 8, the second after 2, 6 and 10 and then too late
   // to be merged; the ends of both epochs average all.
-  EXPECT_CONTAINS(ranks[0].coverage,
-                  "averaged 6/6 parameters in 2 fragments, 7 averagings of one or all in 10 steps, "
-                  "with 4 outer steps");
+  EXPECT_VALUES(ranks[0].coverage,
+                "6/6 parameters 2 fragments, 7 averagings 10 steps, 4 outer steps");
   EXPECT_CONTAINS(ranks[0].plan.at(1), "in 2 fragments of at most ");
 }
 
@@ -344,8 +343,8 @@ TEST(Streaming, SaysWhatItCompresses) {
 }
 
 TEST(Streaming, RejectsMoreFragmentsThanLayers) {
-  EXPECT_EQ(exact_support::refusal(2, "sync=streaming sync-every=4 sync-fragments=4"),
-            "--sync-fragments is 4; expected at most 3, the number of trained layers");
+  EXPECT_VALUES(exact_support::refusal(2, "sync=streaming sync-every=4 sync-fragments=4"),
+                "--sync-fragments 4; 3, layers");
 }
 
 // Each parameter has made three outer steps in 12 steps, whatever the fragments are: the rule goes
@@ -410,8 +409,7 @@ TEST(Islands, AHostOfTwoRanksIsOneReplica) {
         train_on_hosts({"a", "a", "b", "b"}, with(options, local, "sync-island=host"));
     EXPECT_LT(distance(two[0], four[0]), 1e-12) << policy;
     expect_in_sync(four);
-    EXPECT_CONTAINS(four[0].coverage,
-                    "within 2 hosts, averaged the gradients of 6/6 parameters in each of 10 steps");
+    EXPECT_VALUES(four[0].coverage, "2 hosts, gradients 6/6 parameters 10 steps");
   }
 }
 
@@ -544,7 +542,7 @@ TEST(Plan, TellsOfPeriodsThatNeverEnd) {
   ASSERT_EQ(plan.size(), 3u);
   EXPECT_CONTAINS(plan[0], "0 averagings by the clock, 2 more at ends");
   EXPECT_VALUES(plan[1], "= 500 10 steps 5");
-  EXPECT_EQ(plan[2], "no outer step will be taken: the clock never averages");
+  EXPECT_VALUES(plan[2], "no outer step");
   EXPECT_TRUE(train(2, "epochs=1")[0].plan.empty());
 }
 
@@ -770,22 +768,22 @@ TEST(Continuation, DroppedMemoryOfTheAveragingIsReported) {
   struct Case {
     const char *before, *after;
     int ranks_after;
-    const char* notice;  // "": none
+    const char* notice;  // its values; "": none
   };
   const Case cases[] = {
       {"compress=int8", "compress=int8", 2, ""},
-      {"compress=int8", "compress=int8", 1, "gradient_error in PATH is dropped: one rank averages"},
-      {"compress=int8", "compress=int8", 3, "gradient_error is per-rank state; reset because"},
-      {"compress=int8", "", 2, "gradient_error in PATH is dropped: this run's averaging does not"},
+      {"compress=int8", "compress=int8", 1, "gradient_error PATH dropped: one rank"},
+      {"compress=int8", "compress=int8", 3, "gradient_error per-rank reset"},
+      {"compress=int8", "", 2, "gradient_error PATH dropped: this run's averaging"},
       {"compress=int8 sync=params sync-every=2", "compress=int8 sync=params sync-every=2", 1,
-       "parameter_error in PATH is dropped: one rank averages"},
+       "parameter_error PATH dropped: one rank"},
       {"sync=diloco sync-every=2", "sync=params sync-every=2", 2,
-       "outer_momentum in PATH is dropped: this run's averaging does not use it"},
+       "outer_momentum PATH dropped: this run's averaging"},
       {"sync=streaming sync-every=4 sync-overlap=3 sync-fragments=2",
        "sync=streaming sync-every=4 sync-overlap=3 sync-fragments=2", 2, ""},
       {"sync=streaming sync-every=4 sync-overlap=3 sync-fragments=2",
        "sync=streaming sync-every=4 sync-overlap=3 sync-fragments=1", 2,
-       "1 fragment in flight in PATH is dropped: it has 2 fragments, this run 1"}};
+       "1 fragment PATH dropped: 2 fragments, 1"}};
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(c.before) + " -> " + c.after);
     const test_support::TemporaryDirectory folder;
@@ -801,7 +799,7 @@ TEST(Continuation, DroppedMemoryOfTheAveragingIsReported) {
     std::string notice = c.notice;
     if (const std::size_t at = notice.find("PATH"); at != std::string::npos)
       notice.replace(at, 4, folder.path().string() + "/step-00000005.ckpt");
-    EXPECT_CONTAINS(reported, "the averaging's " + notice);
+    EXPECT_VALUES(reported, "averaging's " + notice);
   }
 }
 

@@ -40,7 +40,7 @@ TEST(Stale, WithoutLateRanksHasTheBitsOfWaitingForAll) {
     EXPECT_TRUE(same_bits(plain[0], stale[0], io::Section::kParameter)) << options;
     EXPECT_EQ(plain[2].losses, stale[2].losses) << options;
     EXPECT_EQ(plain[0].bytes_sent, stale[0].bytes_sent) << options;
-    EXPECT_CONTAINS(stale[0].coverage, "; late ranks missed 0 averagings and skipped 0 steps");
+    EXPECT_VALUES(stale[0].coverage, "missed 0 averagings skipped 0 steps");
   }
 }
 
@@ -121,9 +121,7 @@ TEST(Stale, ARunWithLateRanksIsResumed) {
 TEST(Stale, SaysWhatItDoes) {
   const auto ranks = train(2, "steps=6 sync=diloco sync-every=3 stale=1");
   ASSERT_EQ(ranks[0].plan.size(), 4u);
-  EXPECT_CONTAINS(ranks[0].plan[2],
-                  "late ranks are waited for during at most 10 % of a period, unless they are 1 "
-                  "averaging behind; they skip steps, and their changes join the next averaging");
+  EXPECT_VALUES(ranks[0].plan[2], "late 10 % 1 averaging behind");
   EXPECT_VALUES(ranks[0].plan[3], "wait evaluations checkpoints");
 }
 

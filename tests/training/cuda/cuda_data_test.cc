@@ -109,20 +109,19 @@ TEST_F(CudaData, AResumedRunContinuesBitByBitWhereverTheSamplesAre) {
 
 TEST_F(CudaData, AutoLeavesTooManySamplesInHostMemory) {
   const Options options = with(kImages, "device=cuda synthetic-size=2000 steps=1 epochs=");
-  EXPECT_CONTAINS(train(1, options)[0].samples_on_device, "0 MiB, batches are gathered there");
+  EXPECT_CONTAINS(train(1, options)[0].samples_on_device, " KiB, batches are gathered there");
   // There is room for the plan alone.
   const std::vector<RankResult> limited =
       train(1, with(options, "memory=75M synthetic-shape=60x60x3 model=mlp synthetic-size=1500"));
-  EXPECT_CONTAINS(limited[0].samples_on_device, "none: 15 MiB beside ");
-  EXPECT_CONTAINS(limited[0].samples_on_device, " for steps are more than 75 MiB");
+  EXPECT_VALUES(limited[0].samples_on_device, "none: MiB beside 75 MiB");
 }
 
 TEST_F(CudaData, SamplesThatCannotBeThereAreRejectedOnRequest) {
   const auto error_of = [&](const Options& options) {
     return test_support::error_or<io::ConfigError>([&] { train(1, options); }, "");
   };
-  EXPECT_CONTAINS(error_of(with(kImages, "device=cpu data-on-device=on")),
-                  "--data-on-device on requires --device cuda: CPUs read samples from host memory");
+  EXPECT_VALUES(error_of(with(kImages, "device=cpu data-on-device=on")),
+                "--data-on-device on --device cuda");
 }
 
 }  // namespace

@@ -109,9 +109,12 @@ int run_elastic(const RunConfig& config, const ElasticBody& group_body) {
   };
   if (config.group.backend == "mpi")
     throw io::ConfigError("--elastic cannot use --backend mpi, which cannot replace ranks");
-  if (config.compute.device.devices.size() > 1)
+  if (const std::vector<engine::Device>& devices = config.compute.device.devices;
+      devices.size() > 1)
     throw io::ConfigError("--elastic needs one device a process, found " +
-                          std::to_string(config.compute.device.devices.size()) + " in --devices");
+                          std::to_string(devices.size()) + " in " +
+                          (config.compute.device.names_cuda() ? "--gpu-devices" : "--devices") +
+                          "; give --spawn " + std::to_string(devices.size()) + " in its place");
   if (config.spawn > 0 && config.spawn < config.min_ranks)
     throw io::ConfigError("--elastic " + std::to_string(config.min_ranks) + ":" +
                           std::to_string(config.data.max_ranks) + " needs at least " +

@@ -89,6 +89,22 @@ DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environ
           reason};
 }
 
+// Returns how to give each rank of this host a device of its own.
+std::string separation_text(const DeviceRequest& request, int local_world) {
+  if (request.devices.empty()) {
+    const bool numbered = request.device.kind == DeviceName::Kind::kNumbered;
+    return numbered ? "give --device cuda, so that each rank takes the device of its local rank"
+                    : "give each rank a device of its own";
+  }
+  std::vector<int> usable =
+      base::cuda::used_devices(engine::cuda::device_count(), base::cuda::unused_devices());
+  usable.resize(std::min(usable.size(), static_cast<std::size_t>(local_world)));
+  const std::string count = std::to_string(usable.size());
+  return "--gpu-devices lists the devices of each process: give --gpu-devices " + joined(usable) +
+         " without --spawn (one process with " + count + " replicas), or --spawn " + count +
+         " without --gpu-devices (a process for each device)";
+}
+
 std::string uuid_of(Device device) {
   return device.kind == Device::Kind::kCuda ? engine::cuda::device_info(device.index).uuid : "";
 }
@@ -208,8 +224,8 @@ int place_on_host(std::optional<int> held, const backends::Group& group,
   return places[own];
 }
 
-void check_devices_apart(const DeviceChoice& choice, const backends::Group& group,
-                         backends::Communicator& control) {
+void check_devices_apart(const DeviceRequest& request, const DeviceChoice& choice,
+                         const backends::Group& group, backends::Communicator& control) {
   const auto& peers = group.peers();
   if (peers.size() == 1) return;
   struct Word {
@@ -229,10 +245,11 @@ void check_devices_apart(const DeviceChoice& choice, const backends::Group& grou
       if (all[a].uuid[0] == '\0' || std::strcmp(all[a].uuid, all[b].uuid) != 0 ||
           peers[a].host_id != peers[b].host_id)
         continue;
-      throw io::ConfigError(
-          "ranks " + std::to_string(a) + " and " + std::to_string(b) + " on host " + peers[a].host +
-          " both chose the CUDA device " + all[a].uuid + " (cuda:" + std::to_string(all[a].index) +
-          " and cuda:" + std::to_string(all[b].index) + "); give each rank a device of its own");
+      throw io::ConfigError("ranks " + std::to_string(a) + " and " + std::to_string(b) +
+                            " on host " + peers[a].host + " both chose the CUDA device " +
+                            all[a].uuid + " (cuda:" + std::to_string(all[a].index) +
+                            " and cuda:" + std::to_string(all[b].index) + "); " +
+                            separation_text(request, backends::host_layout(group).local_count()));
     }
 }
 

@@ -54,9 +54,10 @@ int place_on_host(std::optional<int> held, const backends::Group& group,
                   backends::Communicator& control);
 
 // Collective over the group: throws io::ConfigError on every rank if two of them on one host chose
-// the same CUDA device, unless ENGINE_ALLOW_SHARED_GPU=1 is set on rank 0.
-void check_devices_apart(const DeviceChoice& choice, const backends::Group& group,
-                         backends::Communicator& control);
+// the same CUDA device, unless ENGINE_ALLOW_SHARED_GPU=1 is set on rank 0. `request` has led to the
+// choice, and determines the advice.
+void check_devices_apart(const DeviceRequest& request, const DeviceChoice& choice,
+                         const backends::Group& group, backends::Communicator& control);
 
 // Implements --map-location: returns the device of an array that was saved on `saved`, for a rank
 // that computes on `own` with `visible` CUDA devices. Arrays are always read to host memory, and

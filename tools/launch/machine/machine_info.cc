@@ -7,6 +7,7 @@
 
 #include "backends/identity/host_identity.h"
 #include "io/base/machine/cpu_affinity.h"
+#include "io/base/text/memory_text.h"
 #include "tools/launch/machine/machine_info.h"
 #include "tools/launch/machine/memory_info.h"
 #include "tools/report/output/build_info.h"
@@ -54,7 +55,7 @@ MachineInfo machine_info() {
       memory_limit(static_cast<std::uint64_t>(info.memory_bytes));
   if (memory) {
     info.memory_bytes = static_cast<std::int64_t>(memory->bytes);
-    info.limits.push_back(memory_text(memory->bytes) + " of memory by " + memory->file);
+    info.limits.push_back(base::memory_text(memory->bytes) + " of memory by " + memory->file);
   }
   double load[1] = {0};
   if (getloadavg(load, 1) == 1) info.load = load[0];

@@ -2,12 +2,12 @@
 #include "tools/launch/machine/memory_info.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "io/base/machine/control_groups.h"
+#include "io/base/text/memory_text.h"
 
 namespace tools {
 namespace {
@@ -100,18 +100,7 @@ std::string MemoryKills::text() const {
   const std::optional<MemoryLimit> limit = memory_limit(kNoLimit, root_);
   if (!limit) return "; the kernel's OOM killer ended a process";
   return "; the kernel's OOM killer ended a process: " + limit->file + " allows " +
-         memory_text(limit->bytes);
-}
-
-std::string gib_text(std::uint64_t bytes) {
-  const double gib = static_cast<double>(bytes) / (1 << 30);
-  char text[48];
-  std::snprintf(text, sizeof text, gib < 0.1 ? "%.2f GiB" : "%.1f GiB", gib);
-  return text;
-}
-
-std::string memory_text(std::uint64_t bytes) {
-  return bytes >= 1 << 30 ? gib_text(bytes) : std::to_string(bytes >> 20) + " MiB";
+         base::memory_text(limit->bytes);
 }
 
 }  // namespace tools

@@ -37,7 +37,4 @@ class MemoryKills {
   const std::uint64_t before_;
 };
 
-std::string gib_text(std::uint64_t bytes);     // e.g. "12.3 GiB"; "0.04 GiB" below a tenth
-std::string memory_text(std::uint64_t bytes);  // e.g. "12.3 GiB"; "40 MiB" below one
-
 }  // namespace tools

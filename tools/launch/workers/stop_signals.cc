@@ -22,6 +22,7 @@ std::atomic<bool> first_from_parent{false};
 std::atomic<long> first_ms{0};
 std::atomic<pid_t> first_sender{0};
 std::atomic<bool> asked_to_leave{false};
+std::atomic<pid_t> ending_parent{0};  // 0: none
 
 long monotonic_ms() {
   timespec now{};
@@ -61,7 +62,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
   if (stop_signal.compare_exchange_strong(none, signal)) return;
   // The kernel repeats SIGXCPU every second.
   if (signal == SIGHUP || signal == SIGXCPU || is_echo(signal, info)) return;
-  print_abort_notice();
+  if (info->si_code != SI_USER || info->si_pid != ending_parent.load()) print_abort_notice();
   _exit(128 + signal);
 }
 
@@ -99,6 +100,8 @@ const std::atomic<int>& install_stop_signals(std::span<const int> more) {
   for (const int signal : more) sigaction(signal, &action, nullptr);
   return stop_signal;
 }
+
+void expect_end_by_parent() { ending_parent.store(getppid()); }
 
 void install_leave_signal() {
   struct sigaction action {};

@@ -18,6 +18,10 @@ const std::atomic<int>& install_stop_signals(std::span<const int> more = {});
 // and a limit of CPU time (ulimit -t, SGE's s_cpu) XCPU, repeatedly.
 inline constexpr int kSaveSignals[] = {SIGUSR1, SIGUSR2, SIGXCPU};
 
+// Called if the parent of this process ends it after the failure of another rank: a second signal
+// of that parent ends it without a notice, since the user has sent none.
+void expect_end_by_parent();
+
 // Returns the same flag; always 0 if no handlers were installed.
 const std::atomic<int>& stop_signal_flag();
 

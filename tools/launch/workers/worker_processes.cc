@@ -19,6 +19,7 @@
 #include "backends/store/tcp_socket.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "tools/launch/machine/memory_info.h"
+#include "tools/launch/workers/stop_signals.h"
 #include "tools/launch/workers/worker_failure.h"
 #include "tools/launch/workers/worker_group.h"
 #include "tools/report/output/exit_codes.h"
@@ -55,6 +56,7 @@ int run_child(const WorkerPlace& place, Board* board,
               const std::function<int(const WorkerPlace&)>& body) {
   // A child in its own process group may be "in the background", but must still be able to print.
   signal(SIGTTOU, SIG_IGN);
+  expect_end_by_parent();
   try {
     const int code = body(place);
     if (code == kExitOk) {

@@ -192,9 +192,10 @@ const std::vector<OptionSpec> kStateRows{
      .metavar = "auto|cpu|SPEC",
      .initial = "auto",
      .help = "device for a checkpoint's arrays: a device or cuda:0=cuda:1,...",
-     .example = "--map-location cpu",
+     .example = "--save-dir run --resume auto --map-location cpu",
      .agreement = kFree,
-     .on_resume = kOneStart}};
+     .on_resume = kOneStart,
+     .needs = {on("resume")}}};
 
 }  // namespace
 

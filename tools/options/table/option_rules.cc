@@ -69,7 +69,10 @@ std::string need_text(const OptionSpec& option, const Condition& need, const std
           return one.option == need.option && one.kind == need.kind;
         }))
       return demand.text;
-  return "--" + need.option + (need.choices.empty() ? "" : " " + need.choices);
+  std::string text = "--" + need.option + (need.choices.empty() ? "" : " " + need.choices);
+  for (const DeviceLimit& limit : option.limits)
+    if (limit.rejected && is_met(limit.own, value)) text += " (" + limit.text + ")";
+  return text;
 }
 
 void apply_need(const std::string& name, const Condition& need, ConfigValues& values,

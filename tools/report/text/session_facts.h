@@ -76,7 +76,9 @@ struct UpdateFacts {
 
 // The memory of one rank, and what its plan recomputes, in bytes and layers.
 struct MemoryFacts {
-  std::uint64_t limit = 0, total = 0;
+  std::uint64_t limit = 0;      // what is free if it differs from `requested`
+  std::uint64_t requested = 0;  // by --memory SIZE, or nine tenths of what is free by auto
+  std::uint64_t total = 0;
   // Parts of `total`.
   std::uint64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, averaging = 0,
                 saving = 0;
@@ -101,7 +103,7 @@ struct LengthFacts {
   bool by_steps = false;                     // --steps determines the length, not --epochs
   std::int64_t asked = 0;                    // steps or epochs
   std::int64_t done = 0;                     // same unit, when the state was loaded
-  enum class Left { kSteps, kEvaluation, kNothing, kNothingForPatience };
+  enum class Left { kSteps, kAverage, kEvaluation, kNothing, kNothingForPatience };
   Left left = Left::kSteps;
   std::int64_t done_steps = 0;
   std::string why_stopped = {};  // with kNothingForPatience

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "io/base/text/escape_text.h"
+#include "io/base/text/memory_text.h"
 #include "io/base/text/text_parts.h"
 #include "tools/report/text/progress_line.h"
 
@@ -89,22 +90,30 @@ std::string placement_line(const SessionFacts& facts) {
   return facts.data.on_device.empty() ? "" : "Samples on the device: " + facts.data.on_device;
 }
 
+// Returns why the limit is what is free; "" if it is the requested one.
+std::string bound_text(const MemoryFacts& memory, const std::string& requested) {
+  if (memory.requested == memory.limit) return "";
+  return memory.requested > memory.limit
+             ? " that are free, less than --memory of " + requested
+             : " that are free, since no plan fits nine tenths of it (" + requested + ")";
+}
+
 std::string memory_line(const SessionFacts& facts) {
   if (!facts.memory) return "";
   const MemoryFacts& memory = *facts.memory;
-  const auto mib = [](std::uint64_t bytes) {
-    return with_commas(static_cast<std::int64_t>((bytes + (1 << 20) - 1) >> 20)) + " MiB";
-  };
   std::string line =
-      "Memory: " + mib(memory.total) + " of " + mib(memory.limit) + ": parameters " +
-      mib(memory.parameters) + ", gradients " + mib(memory.gradients) + ", optimizer " +
-      mib(memory.optimizer) + (memory.averaging > 0 ? ", averaging " + mib(memory.averaging) : "") +
-      (memory.saving > 0 ? ", saving " + mib(memory.saving) : "") + ", activations " +
-      mib(memory.activations) + " (" + mib(memory.kept) + " kept for backward); ";
+      "Memory: " + base::memory_text(memory.total) + " of " + base::memory_text(memory.limit) +
+      bound_text(memory, base::memory_text(memory.requested)) + ": parameters " +
+      base::memory_text(memory.parameters) + ", gradients " + base::memory_text(memory.gradients) +
+      ", optimizer " + base::memory_text(memory.optimizer) +
+      (memory.averaging > 0 ? ", averaging " + base::memory_text(memory.averaging) : "") +
+      (memory.saving > 0 ? ", saving " + base::memory_text(memory.saving) : "") + ", activations " +
+      base::memory_text(memory.activations) + " (" + base::memory_text(memory.kept) +
+      " kept for backward); ";
   if (memory.recomputed_layers == 0)
     line += "nothing is recomputed";
   else
-    line += "recomputed: " + mib(memory.recomputed) + " in " +
+    line += "recomputed: " + base::memory_text(memory.recomputed) + " in " +
             base::count_text(memory.segments, "segment") + " (" +
             std::to_string(memory.recomputed_layers) + " of " +
             base::count_text(memory.layers, "layer") + "), " +

@@ -32,9 +32,13 @@ std::string stop_text(const engine::TrainResult& result, bool preempted, const L
 std::string continue_text(const std::string& folder) {
   try {
     const std::string newest = io::find_newest_checkpoint(folder, nullptr);
-    if (newest.empty()) return "";
+    const std::string command = "engine train --resume " + shell_word(folder);
+    if (newest.empty())
+      return std::filesystem::exists(std::filesystem::path(folder) / "run.json")
+                 ? "no checkpoint is saved in " + folder + "; to start over at step 0: " + command
+                 : "";
     return std::filesystem::path(newest).filename().string() + " is saved in " + folder +
-           "; to continue: engine train --resume " + shell_word(folder);
+           "; to continue: " + command;
   } catch (const std::exception&) {
     return "";  // the failure itself is reported elsewhere
   }

@@ -30,7 +30,8 @@ std::string stop_text(const engine::TrainResult& result, bool preempted, const L
                       const std::string& on_each_rank = "");
 
 // Returns e.g. "step-00000400.ckpt is saved in run; to continue: engine train --resume run", for a
-// run in `folder` that was ended by a failure. "" if no readable checkpoint is saved there.
+// run in `folder` that was ended by a failure. Without a checkpoint, states that --resume starts
+// over; "" if the folder has no run, or cannot be read.
 std::string continue_text(const std::string& folder);
 
 }  // namespace tools

@@ -72,7 +72,8 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
     static_cast<void>(engine::ops::cpu_isa());  // throws if ENGINE_ISA is not supported
     if (choice.device.kind == engine::Device::Kind::kCpu) check_on_cpu(options, choice.reason);
   });
-  if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);
+  if (engine::cuda::kBuilt && group.world_size() > 1)
+    check_devices_apart(options.device, choice, group, control);
   int cores = default_threads(group), threads = options.threads > 0 ? options.threads : cores;
   std::shared_ptr<const RankBinding> binding;
   if (options.bind != Bind::kNone) {

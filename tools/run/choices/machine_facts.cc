@@ -8,10 +8,10 @@
 #include "engine/core/cuda.h"
 #include "engine/ops/common/bf16_dispatch.h"
 #include "io/base/formats/json_writer.h"
+#include "io/base/text/memory_text.h"
 #include "tools/launch/group/rank_exchange.h"
 #include "tools/launch/machine/device_choice.h"
 #include "tools/launch/machine/machine_info.h"
-#include "tools/launch/machine/memory_info.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/json_file.h"
 
@@ -31,7 +31,7 @@ Facts own_facts(const Compute& compute, int threads) {
                     ? cores
                     : std::to_string(machine.allowed_cores) + " of " + cores},
       {"threads", std::to_string(threads)},
-      {"memory", gib_text(static_cast<std::uint64_t>(machine.memory_bytes))},
+      {"memory", base::memory_text(static_cast<std::uint64_t>(machine.memory_bytes))},
       {"device", "cpu"},
       {"system", machine.system},
       {"kernel", machine.kernel},
@@ -39,7 +39,7 @@ Facts own_facts(const Compute& compute, int threads) {
   if (compute.cuda()) {
     const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
     facts["device"] = info.name + ", sm_" + std::to_string(info.major) +
-                      std::to_string(info.minor) + ", " + gib_text(info.memory_bytes);
+                      std::to_string(info.minor) + ", " + base::memory_text(info.memory_bytes);
     facts["cuda"] = gpu_note();
   }
   return facts;

@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/escape_text.h"
+#include "io/base/text/memory_text.h"
 #include "io/base/text/text_parts.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/loader/staging.h"
@@ -39,10 +40,11 @@ void check_room(const io::DatasetOptions& set, std::uint64_t bytes, std::int64_t
                 const std::optional<AvailableMemory>& left) {
   if (!left || bytes * static_cast<std::uint64_t>(ranks) <= left->bytes) return;
   throw engine::MemoryError(
-      "out of memory: loading " + set.name + " needs " + memory_text(bytes) +
+      "out of memory: loading " + set.name + " needs " + base::memory_text(bytes) +
       (ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host") +
-      ", but " + memory_text(left->bytes) + " are available" +
-      (left->by ? ", of the " + memory_text(left->by->bytes) + " that " + left->by->file + " allows"
+      ", but " + base::memory_text(left->bytes) + " are available" +
+      (left->by ? ", of the " + base::memory_text(left->by->bytes) + " that " + left->by->file +
+                      " allows"
                 : " on this host"));
 }
 

@@ -16,8 +16,8 @@
 #include "engine/train/step/device_samples.h"
 #include "engine/train/step/device_shards.h"
 #include "io/base/files/io_error.h"
+#include "io/base/text/memory_text.h"
 #include "io/gpu/device_memory.h"
-#include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
 #include "tools/run/choices/device_codes.h"
 
@@ -71,8 +71,8 @@ void plan_codes(const SessionOptions& options, const backends::Group& group,
 }
 
 // Adds the copy of the state in host memory from which rank 0 writes checkpoints. Rank 1 has as
-// much if it may have to save a mean of parameters in place of rank 0; ranks 0 and 1 also have the
-// unsent part of compressed gradients from before the step.
+// much if it may have to save a mean of parameters, or the state of a device, in place of rank 0;
+// ranks 0 and 1 also have the unsent part of compressed gradients from before the step.
 void plan_saving(const SessionOptions& options, const backends::Group& group,
                  MemoryPlanOptions& needs) {
   using Method = AveragingOptions::Method;
@@ -80,17 +80,26 @@ void plan_saving(const SessionOptions& options, const backends::Group& group,
   const bool elastic = options.data.max_ranks > 0;
   const bool saves = !options.keeping.directory.empty() || options.keeping.only_planned;
   if (!saves || group.rank() > 1) return;
-  if (!elastic && averaging.of_gradients()) needs.averaging *= 2;
+  if (!elastic && averaging.of_gradients() && !needs.saved.in_host) needs.averaging *= 2;
   if (group.rank() == 1) {
     const bool is_mean = averaging.of_parameters() && averaging.stale.max_behind == 0 &&
                          averaging.method != Method::kStreaming &&
                          averaging.method != Method::kGossip;
-    if (is_mean && !elastic) needs.saved_parameters = needs.saved_optimizers = 1;
+    const bool of_device = needs.saved.in_host && !averaging.shard_optimizer;
+    if ((is_mean || of_device) && !elastic) needs.saved.parameters = needs.saved.optimizers = 1;
     return;
   }
   const bool differ = !averaging.of_gradients() && !averaging.states.all;
-  needs.saved_parameters = averaging.method == Method::kNone ? group.world_size() : 1;
-  needs.saved_optimizers = averaging.shard_optimizer || differ ? group.world_size() : 1;
+  needs.saved.parameters = averaging.method == Method::kNone ? group.world_size() : 1;
+  needs.saved.optimizers = averaging.shard_optimizer || differ ? group.world_size() : 1;
+}
+
+bool has_running_statistics(const engine::Graph& graph) {
+  for (engine::NodeId id = 0; id < std::ssize(graph.nodes()); ++id)
+    if (graph.nodes()[static_cast<std::size_t>(id)].layer)
+      for (const engine::BufferSpec& buffer : own_buffers(graph, id))
+        if (!buffer.counter) return true;
+  return false;
 }
 
 // Returns what the steps need of the memory of the host, or of the CUDA device that computes them.
@@ -101,15 +110,18 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
   MemoryPlanOptions needs{
       .state = engine::state_dtype(compute.storage),
       .optimizer_states = engine::states_of(*options.update.optimizer, options.update.settings),
-      .optimizer_ranks = shares ? group.world_size() : 1,
-      .optimizer_rank = shares ? group.rank() : 0,
-      .whole_tensors = shares && !options.update.optimizer->by_ranges,
+      .optimizer_workspace = options.update.optimizer->workspace_bytes,
+      .optimizer_share = {.ranks = shares ? group.world_size() : 1,
+                          .rank = shares ? group.rank() : 0,
+                          .whole_tensors = shares && !options.update.optimizer->by_ranges},
       .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
       .averaging = (compute.cuda() ? averaging_bytes_on_device : averaging_bytes)(
           options.averaging, group.world_size(), engine::state_dtype(compute.storage)),
       .micro_batches = options.compute.micro_batches,
-      .limit = own.limit,
-      .limit_is_hard = options.compute.memory.bytes > 0};
+      .statistics = options.average_last > 0 && has_running_statistics(graph),
+      .limit = own.limit.bytes,
+      .limit_is_hard = own.limit.bytes > 0 && !options.compute.memory.automatic &&
+                       own.limit.bytes == own.limit.requested};
   if (options.averaging.canonical) needs.shards = shards_of(options, group).count(group.rank());
   if (compute.cuda()) {
     if (options.averaging.canonical) {
@@ -125,25 +137,16 @@ MemoryPlanOptions memory_options(const SessionSetting& setting, const engine::Gr
       needs.evaluation = engine::evaluation_batch(data.test());
     needs.sample_bytes = device_sample_bytes(compute, data.train());
     needs.data = own.resident;
+    needs.saved.in_host = true;
   } else {
     needs.batches =
         options.compute.micro_batches * (options.data.workers == 0 ? 1 : options.data.prefetch + 1);
     needs.sample_bytes = data.train().sample_count() * 4;
     needs.data = data_bytes(data.splits());
-    plan_saving(options, group, needs);
+    if (options.average_last > 0) needs.averages = 1;
   }
+  plan_saving(options, group, needs);
   return needs;
-}
-
-std::uint64_t bytes_of_rank(const MemoryBudget& budget) {
-  return budget.bytes / static_cast<std::uint64_t>(std::max(1, budget.ranks));
-}
-
-// Returns the limit of this rank; with auto nine tenths of what is free, because libraries and
-// drivers also allocate.
-std::uint64_t limit_of(const MemoryRequest& request, const MemoryBudget& budget) {
-  if (!request.automatic) return request.bytes;
-  return bytes_of_rank(budget) / 10 * 9;
 }
 
 // Decides if the device has the samples. `room`: bytes that may be used without recomputation.
@@ -161,10 +164,11 @@ void place_data(DataOnDevice asked, const io::Dataset& train, std::uint64_t room
   }
   const std::uint64_t bytes = engine::DeviceSamples::bytes(train);
   if (asked == DataOnDevice::kAuto && bytes > kMaxByItself)
-    own.in_host_memory = memory_text(bytes) + " are more than " + memory_text(kMaxByItself);
+    own.in_host_memory =
+        base::memory_text(bytes) + " are more than " + base::memory_text(kMaxByItself);
   else if (asked == DataOnDevice::kAuto && need_with(bytes) > room)
-    own.in_host_memory = memory_text(bytes) + " beside " + memory_text(need_with(0)) +
-                         " for steps are more than " + memory_text(room);
+    own.in_host_memory = base::memory_text(bytes) + " beside " + base::memory_text(need_with(0)) +
+                         " for steps are more than " + base::memory_text(room);
   else
     own.resident = bytes;
 }
@@ -194,16 +198,20 @@ OwnMemory check_own_memory(const SessionSetting& setting, const engine::Graph& g
   const Compute& compute = setting.compute;
   const MemoryBudget budget = compute.cuda() ? device_memory_budget(compute.device.index) : memory;
   const engine::PlanOptions plan = plan_options(setting, pool);
-  OwnMemory own{.limit = limit_of(options.compute.memory, budget),
-                .in_use = compute.cuda() ? budget.in_use() : 0};
-  const auto need_with = [&](std::uint64_t resident) {
-    return memory_need(graph, plan, plan.max_batch,
-                       memory_options(setting, graph, {.resident = resident}))
-        .total();
+  const MemoryRequest& request = options.compute.memory;
+  OwnMemory own{.in_use = compute.cuda() ? budget.in_use() : 0};
+  const auto need = [&](const OwnMemory& memory) {
+    return memory_need(graph, plan, plan.max_batch, memory_options(setting, graph, memory)).total();
   };
   if (compute.cuda())
-    place_data(options.compute.data_on_device, setting.data.train(),
-               own.limit > 0 ? own.limit : bytes_of_rank(budget) / 10 * 9, need_with, own);
+    place_data(
+        options.compute.data_on_device, setting.data.train(),
+        request.bytes > 0 ? std::min(request.bytes, budget.nine_tenths_of_rank())
+                          : budget.nine_tenths_of_rank(),
+        [&](std::uint64_t resident) { return need({.resident = resident}); }, own);
+  own.limit = rank_limit(request, budget, [&](std::uint64_t limit) {
+    return need({.limit = {limit, limit}, .resident = own.resident});
+  });
   check_memory(graph, plan, memory_options(setting, graph, own), budget);
   return own;
 }
@@ -225,7 +233,8 @@ MemoryFacts memory_facts(const SessionSetting& setting, const PlannedModel& mode
   const engine::Recomputation& recomputed = model.plan.recomputation;
   const MemoryNeed need = memory_need(setting, model);
   return {
-      .limit = model.memory.limit,
+      .limit = model.memory.limit.bytes,
+      .requested = model.memory.limit.requested,
       .total = need.total(),
       .parameters = need.parameters,
       .gradients = need.gradients,

@@ -15,7 +15,7 @@ namespace tools {
 
 // The memory that a rank may use, and the part of it that training samples take.
 struct OwnMemory {
-  std::uint64_t limit = 0;          // by --memory; 0: none
+  RankLimit limit = {};             // by --memory
   std::uint64_t resident = 0;       // bytes of the samples on the device; 0: they are not there
   std::string in_host_memory = {};  // why --data-on-device auto leaves them there; else ""
   std::uint64_t in_use = 0;         // MemoryBudget::in_use() of the device when it was planned

@@ -59,7 +59,8 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
     return std::ranges::any_of(ranks, [&](const RankMemory& rank) { return rank.need.*part > 0; });
   };
   const bool evaluation = any(&MemoryNeed::evaluation), averaging = any(&MemoryNeed::averaging),
-             saving = any(&MemoryNeed::saving);
+             saving = any(&MemoryNeed::saving), saving_in_host = any(&MemoryNeed::saving_in_host),
+             average = any(&MemoryNeed::average);
   std::vector<Cells> lines{{"rank", "host", "device", "parameters", "gradients", "optimizer",
                             "activations", "batches", "data"}};
   const bool limited =
@@ -67,7 +68,9 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
   if (evaluation) lines.back().emplace_back("evaluation");
   if (averaging) lines.back().emplace_back("averaging");
   if (saving) lines.back().emplace_back("saving");
+  if (average) lines.back().emplace_back("average");
   lines.back().emplace_back("total");
+  if (saving_in_host) lines.back().emplace_back("saving");
   const bool devices =
       std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.in_use > 0; });
   if (devices) lines.back().insert(lines.back().begin() + 3, "in use");
@@ -82,7 +85,9 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
     if (evaluation) lines.back().push_back(mebibytes(need.evaluation));
     if (averaging) lines.back().push_back(mebibytes(need.averaging));
     if (saving) lines.back().push_back(mebibytes(need.saving));
+    if (average) lines.back().push_back(mebibytes(need.average));
     lines.back().push_back(mebibytes(need.total()));
+    if (saving_in_host) lines.back().push_back(mebibytes(need.saving_in_host));
     if (devices) lines.back().insert(lines.back().begin() + 3, mebibytes(ranks[r].in_use));
     if (limited)
       std::ranges::move(recomputation_cells(ranks[r].limited), std::back_inserter(lines.back()));

@@ -1,8 +1,8 @@
 // Fills the facts of a session from its parts.
 #include <algorithm>
 
+#include "io/base/text/memory_text.h"
 #include "io/gpu/usable_devices.h"
-#include "tools/launch/machine/memory_info.h"
 #include "tools/run/choices/averaging_choice.h"
 #include "tools/run/choices/rate_choice.h"
 #include "tools/run/session/session_parts.h"
@@ -135,7 +135,11 @@ LengthFacts length_facts(const SessionParts& s) {
       .asked = by_steps ? s.options.steps : s.options.epochs,
       .done = by_steps ? progress.global_step : progress.epoch,
       .done_steps = progress.global_step};
-  if (s.monitors.evaluator && s.state.pending_evaluation != engine::PendingEvaluation::kNone) {
+  const engine::EpochAverage* const average = s.monitors.epoch_average.get();
+  if (average != nullptr && average->is_incomplete(progress)) {
+    found.left = Left::kAverage;
+  } else if (s.monitors.evaluator &&
+             s.state.pending_evaluation != engine::PendingEvaluation::kNone) {
     found.left = Left::kEvaluation;
   } else if (progress.global_step >= schedule.total_steps) {
     found.left = Left::kNothing;
@@ -161,7 +165,8 @@ std::string capture_text(const SessionParts& s) {
 // Returns where the training samples are, for steps on a device; "" if the user chose host memory.
 std::string placement_text(const SessionParts& s) {
   const OwnMemory& memory = s.model->memory;
-  if (memory.resident > 0) return memory_text(memory.resident) + ", batches are gathered there";
+  if (memory.resident > 0)
+    return base::memory_text(memory.resident) + ", batches are gathered there";
   return memory.in_host_memory.empty() ? "" : "none: " + memory.in_host_memory;
 }
 
@@ -178,7 +183,7 @@ void gather_facts(SessionParts& s, StartFacts start) {
              .start = std::move(start),
              .length = length_facts(s),
              .seed = s.options.seed,
-             .memory = s.model->memory.limit == 0
+             .memory = s.model->memory.limit.bytes == 0
                            ? std::nullopt
                            : std::optional(memory_facts(s.setting(), s.model->planned())),
              .capture = capture_text(s)};

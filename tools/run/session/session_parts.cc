@@ -204,8 +204,21 @@ std::unique_ptr<engine::DesyncCheck> make_desync(const SessionParts& s) {
                                                 options.buffers == engine::BufferMode::kEqual});
 }
 
+void report_statistics(const engine::StatisticsReport& report) {
+  const std::string of_steps =
+      std::to_string(report.skipped) + " of " + std::to_string(report.steps) + " steps";
+  if (report.skipped > 0)
+    print_notice("warning: running statistics of the average are without " + of_steps +
+                 ", which make them not finite (--on-nonfinite skip)" +
+                 (report.skipped == report.steps ? ": they are the model's own" : ""));
+  if (!report.not_finite.empty())
+    print_notice("warning: '" + report.not_finite +
+                 "' of the average is not finite (NaN or infinity), so the average cannot be used" +
+                 (report.skipped > 0 ? "" : "; --on-nonfinite skip leaves out such steps"));
+}
+
 void recompute_statistics(SessionParts& s, std::int64_t epoch) {
-  engine::recompute_statistics(
+  const engine::StatisticsReport report = engine::recompute_statistics(
       {.graph = s.model->graph,
        .model = s.model->state,
        .threads = s.model->pool,
@@ -220,8 +233,10 @@ void recompute_statistics(SessionParts& s, std::int64_t epoch) {
        .storage = s.compute.storage,
        .image_table = engine::image_table(s.input.data.train(), s.input.data.normalization(),
                                           s.compute.device),
-       .resident = resident_samples(*s.model)},
+       .resident = resident_samples(*s.model),
+       .skips_nonfinite = s.options.on_nonfinite == engine::OnNonFinite::kSkip},
       epoch);
+  if (s.group.rank() == 0) report_statistics(report);
 }
 
 std::unique_ptr<engine::ShareBalance> make_balance(const SessionParts& s) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "backends/identity/host_layout.h"
 #include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/train/best_model.h"
 #include "engine/train/replicas/replica_sync.h"
@@ -137,6 +138,13 @@ bool TrainingRun::take_lost_folder() {
     folder_ = std::make_shared<RunFolder>(RunFolderRequest{
         .folder = folder_path_, .resume = resume_, .restarted = true, .from_stopped = true});
     return folder_->id() == id_;
+  } catch (const StoppedError&) {
+    // Its launcher ends this rank: rank 0 may be alive, and saving.
+    if (!backends::are_on_one_host(group_, 0, group_.rank()))
+      print_notice("a rank was lost, and rank " + std::to_string(group_.rank()) +
+                   " was ended before rank 0 on host " + group_.peers().front().host +
+                   " had given the folder free: it has saved nothing");
+    return false;
   } catch (const std::exception& error) {  // the run ends by the loss, whatever the reason is
     print_notice("a rank was lost, and rank " + std::to_string(group_.rank()) +
                  " cannot save the run: " + error.what());

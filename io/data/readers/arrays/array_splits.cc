@@ -9,6 +9,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/data/dataset/sample_coding.h"
+#include "io/data/files/data_folder.h"
 #include "io/data/readers/arrays/array_file.h"
 #include "io/interchange/array_files.h"
 
@@ -184,9 +185,11 @@ void check_parts(const std::string& path, const DatasetSplits& splits,
 DatasetSplits read_array_splits(const DatasetOptions& options) {
   const ArrayPaths train = train_files(options.directory), test = test_files(options.directory);
   const bool no_test = test.x.empty() && !(options.test_is_optional && !train.x.empty());
-  if ((train.x.empty() && options.parts == Parts::kSplit) || no_test)
+  if ((train.x.empty() && options.parts == Parts::kSplit) || no_test) {
+    static_cast<void>(list_folder(options.directory));  // reports a folder that does not exist
     throw MissingFileError("no " + std::string(test.x.empty() ? "test" : "train") + ".npz in " +
                            options.directory + ": " + kHow);
+  }
   const bool is_coded = options.coding && !options.coding->inputs_only;
   ArrayClasses classes;
   if (is_coded)

@@ -40,10 +40,12 @@ void check_header(const CsvTable& table) {
 
 CsvTable read_table(const fs::path& folder) {
   const std::string path = (folder / kTable).string();
-  if (!fs::exists(path))
+  if (!fs::exists(path)) {
+    static_cast<void>(list_folder(folder.string()));  // reports a folder that does not exist
     throw MissingFileError("no " + path +
                            ": --task multi-label expects a table with a row for each image: its "
                            "file, then a column of 0 and 1 for each label");
+  }
   std::vector<std::uint8_t> bytes = CsvText(path).rest();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const char separator = csv_separator("auto", text);

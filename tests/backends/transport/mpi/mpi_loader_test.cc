@@ -84,27 +84,22 @@ INSTANTIATE_TEST_SUITE_P(Fakes, MpiAbis,
                                          FakeMpi{FAKE_STANDARD_MPI, "Some MPI 9.1"}));
 
 TEST(MpiLibrary, OfAnUnknownAbiIsNamedWithItsVersion) {
-  EXPECT_EQ(load_error({{"ENGINE_MPI_LIBRARY", FAKE_UNKNOWN_MPI}}, {}),
-            "the ABI of the MPI library " FAKE_UNKNOWN_MPI
-            " (\"Other MPI 2.25 08/01/20\") is unknown: expected Open MPI, MPICH or a library with "
-            "its ABI (Intel MPI, MVAPICH, Cray MPICH), or the standard ABI of MPI 5");
+  EXPECT_VALUES(load_error({{"ENGINE_MPI_LIBRARY", FAKE_UNKNOWN_MPI}}, {}),
+                "ABI " FAKE_UNKNOWN_MPI
+                " (\"Other MPI 2.25 08/01/20\") unknown: Open MPI, MPICH ABI");
 }
 
 TEST(MpiLibrary, ThatIsNoneOrCannotBeLoadedIsNamed) {
-  EXPECT_EQ(load_error({{"ENGINE_MPI_LIBRARY", "libm.so.6"}}, {}),
-            "libm.so.6 is not a library of MPI 3 or later: it has no function "
-            "MPI_Get_library_version");
-  EXPECT_EQ(load_error({{"ENGINE_MPI_LIBRARY", "/nowhere/libmpi.so"}}, {FAKE_MPICH}),
-            "cannot load ENGINE_MPI_LIBRARY (/nowhere/libmpi.so: cannot open shared object file: "
-            "No such file or directory)");
-  EXPECT_EQ(load_error({}, {"libnone.so.40", "libnone.so.12"}),
-            "no MPI library was found (libnone.so.40, libnone.so.12); ENGINE_MPI_LIBRARY names "
-            "one");
+  EXPECT_VALUES(load_error({{"ENGINE_MPI_LIBRARY", "libm.so.6"}}, {}),
+                "libm.so.6 MPI 3 MPI_Get_library_version");
+  EXPECT_VALUES(load_error({{"ENGINE_MPI_LIBRARY", "/nowhere/libmpi.so"}}, {FAKE_MPICH}),
+                "cannot load ENGINE_MPI_LIBRARY (/nowhere/libmpi.so: No such file or directory)");
+  EXPECT_VALUES(load_error({}, {"libnone.so.40", "libnone.so.12"}),
+                "no MPI library (libnone.so.40, libnone.so.12); ENGINE_MPI_LIBRARY");
 }
 
 TEST(MpiLibrary, ThatExistsButCannotBeLoadedIsNotPassedOver) {
-  EXPECT_CONTAINS(load_error({}, {"/dev/null", FAKE_MPICH}),
-                  "cannot load the MPI library /dev/null");
+  EXPECT_VALUES(load_error({}, {"/dev/null", FAKE_MPICH}), "cannot load /dev/null");
 }
 
 TEST(MpiLibrary, IsTheFirstThatExists) {

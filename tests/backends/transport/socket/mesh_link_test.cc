@@ -221,7 +221,7 @@ TEST(MeshLink, GivingUpIsReportedByEveryCall) {
   pair.links[0]->give_up("no answer");
   EXPECT_EQ(pair.links[0]->send({&part, 1}), -1);
   EXPECT_EQ(errno, EPIPE);
-  EXPECT_EQ(pair.links[0]->error_text(EPIPE), "broke: its other end was closed; no answer");
+  EXPECT_VALUES(pair.links[0]->error_text(EPIPE), "closed; no answer");
 }
 
 // Sends the text, then breaks the connection. Returns this end of a new one.
@@ -240,8 +240,7 @@ TEST(MeshLink, BytesThatAreNotKeptEndTheLinkWithBothNumbers) {
   Socket end = end_after_break(pair, text);
   EXPECT_FALSE(pair.links[0]->resume(std::move(end), {}, 899));
   EXPECT_TRUE(pair.links[0]->is_given_up());
-  EXPECT_CONTAINS(pair.links[0]->error_text(EPIPE),
-                  "the peer has received 899 bytes of 1000, and those before 900 are not kept");
+  EXPECT_VALUES(pair.links[0]->error_text(EPIPE), "received 899 bytes of 1000, before 900");
 }
 
 TEST(MeshLink, BytesThatAnEndedCallStillHasToSendAgainAreNotReplacedByOthers) {

@@ -110,8 +110,8 @@ TEST(RmsNorm, RefusesShapesThatDoNotFit) {
   const RmsNormSetting setting{{2, 5, 40}, 8, {24, 2}};
   RmsNormCase<Operand<float>> c = rms_norm_case(setting, Write::kOverwrite);
   c.parts.count = 3;
-  EXPECT_EQ(shape_error([&] { c.forward(context.context); }),
-            "rms_norm_forward: 3 parts of 8 from element 24 on, expected at most the 40 of a row");
+  EXPECT_VALUES(shape_error([&] { c.forward(context.context); }),
+                "rms_norm_forward: 3 parts 8 24 40");
   c = rms_norm_case(setting, Write::kOverwrite);
   c.inverse_rms = Operand<float>({19}, 0);
   EXPECT_THROW(c.forward(context.context), ShapeError);

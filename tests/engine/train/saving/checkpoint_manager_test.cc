@@ -259,11 +259,7 @@ TEST_F(CheckpointManagerTest, WithoutAThreadABackgroundSaveIsWrittenAtOnce) {
   ASSERT_TRUE(saved);
   expect_saved(saved->path, 1);
   ASSERT_FALSE(notices_.empty());
-  EXPECT_EQ(
-      notices_[0].find("the checkpoint of step 1 is written before training continues: cannot "
-                       "start a thread: "),
-      0u)
-      << notices_[0];
+  EXPECT_VALUES(notices_[0], "checkpoint step 1 thread: ");
   EXPECT_THROW(checkpoints.finish(), io::CannotCreateError);  // as a save in the background
 }
 
@@ -311,9 +307,8 @@ TEST_F(CheckpointManagerTest, TheLastCheckpointIsNamedWhereItsFolderIsAway) {
   set_state(2);
   const std::string error_text =
       test_support::error_of<io::Error>([&] { checkpoints.save(state_); });
-  EXPECT_CONTAINS(error_text, "; the last checkpoint saved is " +
-                                  (folder_ / "run/step-00000001.ckpt") +
-                                  ", which is not there now: is its file system mounted?");
+  EXPECT_VALUES(error_text,
+                "last checkpoint " + (folder_ / "run/step-00000001.ckpt") + ", not there");
 }
 
 // Not a byte goes to a folder that must not be written to; when it is back, the state does.
@@ -323,9 +318,8 @@ TEST_F(CheckpointManagerTest, AFolderThatIsAwayIsWaitedFor) {
   away_for_ = 2;
   checkpoints.save(state_);
   expect_saved(checkpoints.take_saved().value().path, 1);
-  EXPECT_EQ(notices_,
-            std::vector<std::string>(
-                2, "the checkpoint of step 1 was not saved: the folder is away; trying again"));
+  const std::string notice = "checkpoint step 1 the folder is away";
+  EXPECT_LINES(notices_, notice, notice);
   set_state(2);
   away_for_ = 100;
   const std::string error_text =
@@ -425,7 +419,7 @@ TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderCheckpoints) {
     if (notices_.empty()) break;  // all fits
     ++times_full;
     EXPECT_EQ(notices_.size(), 1u);
-    EXPECT_CONTAINS(notices_[0], "; 2 older checkpoints deleted to make room; trying again");
+    EXPECT_VALUES(notices_[0], "2 older checkpoints deleted");
     for (const int step : {1, 2, 3, 4})
       EXPECT_EQ(fs::exists(disk + "/" + io::checkpoint_file_name(step)), step > 2) << step;
   }

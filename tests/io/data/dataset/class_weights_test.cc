@@ -77,19 +77,19 @@ TEST(ClassWeights, NoneChangeNothing) {
 }
 
 TEST(ClassWeights, RefuseOthersByName) {
-  const auto refuses = [](const std::string& option, Dataset set, const std::string& words) {
-    EXPECT_CONTAINS(test_support::error_of<ConfigError>([&] { set_class_weights(option, set); }),
-                    words);
+  const auto refuses = [](const std::string& option, Dataset set, const std::string& values) {
+    EXPECT_VALUES(test_support::error_of<ConfigError>([&] { set_class_weights(option, set); }),
+                  "--class-weights " + values);
   };
   const Dataset classes = with_classes({0, 1, 1}, 2), labels = with_labels({1, 0, 0, 1});
-  refuses("1", classes, "has 1 numbers, expected 2, one for each class of set");
-  refuses("1,2,3", labels, "expected 2, one for each label of set");
+  refuses("1", classes, "1 2 class set");
+  refuses("1,2,3", labels, "3 2 label set");
   for (const char* bad : {"1,x", "1,", "1,-1", "1,inf", "1,nan", "balance,1"})
     refuses(bad, classes, "expected numbers from 0");
   refuses("1,0", labels, "expected numbers above 0");
   Dataset numbers = classes;
   numbers.labels = TargetValues{.scale = {}, .values = {1, 2, 3}};
-  refuses("balanced", numbers, "is for classes and --task multi-label; the labels of set are");
+  refuses("balanced", numbers, "--task multi-label set");
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ const std::vector<std::pair<std::string, std::string>> kFiles{
     {"\xFD"s + "7zXZ\0\0"s, "an xz archive"},
     {"BZh91AY&SY\x11"s, "a bzip2 archive"},
     {"\x28\xB5\x2F\xFD\x04"s, "a Zstandard archive"},
-    {"ARROW1\0\0x"s, "a Feather or Arrow file"},
+    {"ARROW1\0\0x"s, "Feather Arrow"},
     {"FEA1xxxx"s, "a Feather file"},
     {"\x80\x04\x95\x10\0"s, "a pickle file"},
 };
@@ -45,7 +45,7 @@ TEST(FileFormat, IsNamedInsteadOfATable) {
       options.directory = folder / "t.csv";
       const std::string error_text =
           test_support::error_of<DataError>([&] { static_cast<void>(load_dataset(options)); });
-      EXPECT_CONTAINS(error_text, "t.csv: found " + name + ", expected text, plain or gzipped; ");
+      EXPECT_VALUES(error_text, "t.csv: " + name);
     }
   }
 }
@@ -58,9 +58,9 @@ TEST(FileFormat, TextOfWideCharactersIsNamedInsteadOfATable) {
   DatasetOptions options;
   options.name = "csv";
   options.directory = folder / "t.csv";
-  EXPECT_CONTAINS(
+  EXPECT_VALUES(
       test_support::error_of<DataError>([&] { static_cast<void>(load_dataset(options)); }),
-      "t.csv: looks like UTF-16 without a byte-order mark: found 0 in 12 of 24 bytes; ");
+      "t.csv: UTF-16 0 12 24 bytes");
 }
 
 TEST(FileFormat, IsNamedInsteadOfAnImage) {

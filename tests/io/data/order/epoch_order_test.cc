@@ -9,6 +9,7 @@
 
 #include "io/base/files/io_error.h"
 #include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 
 namespace io {
 namespace {
@@ -80,8 +81,8 @@ struct Repeating final : EpochOrder {
 TEST(CheckPartition, FindsWhatIsTakenTwiceAndWhatIsLost) {
   const Repeating repeating;
   const SamplerOptions options{.size = 10, .global_batch = 4, .world_size = 3, .order = &repeating};
-  EXPECT_EQ(test_support::error_of<DataError>([&] { check_partition(options); }),
-            "the sampler gives sample 2 2 times in epoch 1 over 3 ranks, expected once");
+  EXPECT_VALUES(test_support::error_of<DataError>([&] { check_partition(options); }),
+                "sample 2 2 times epoch 1 3 ranks");
 }
 
 TEST(CheckPartition, AcceptsEveryWayOfSharing) {

@@ -323,8 +323,7 @@ TEST_F(Cifar10Files, ReadsAllBatchesInOrder) {
 TEST_F(Cifar10Files, EachDamageIsNamed) {
   write_cifar10();
   write("data_batch_2.bin", records(2, 3) + "x");
-  EXPECT_CONTAINS(complaint("cifar10", "data_batch_2.bin"),
-                  "found 9220 bytes (3 records and 1 bytes)");
+  EXPECT_VALUES(complaint("cifar10", "data_batch_2.bin"), "9220 bytes (3 records 1 bytes)");
   write("data_batch_2.bin", "");
   EXPECT_CONTAINS(complaint("cifar10", "data_batch_2.bin"), "found 0 bytes");
   std::string wrong_label = records(2, 3);
@@ -337,8 +336,8 @@ TEST_F(Cifar10Files, EachDamageIsNamed) {
 
 TEST_F(Cifar10Files, TheFolderOfTheArchiveIsNamed) {
   std::filesystem::create_directory(folder_ / "cifar-10-batches-bin");
-  EXPECT_CONTAINS(complaint<MissingFileError>("cifar10", "data_batch_*.bin"),
-                  "a folder cifar-10-batches-bin: name that with --data-dir");
+  EXPECT_VALUES(complaint<MissingFileError>("cifar10", "data_batch_*.bin"),
+                "cifar-10-batches-bin: --data-dir");
 }
 
 TEST_F(Cifar10Files, MissingAndStillPackedFilesAreNamed) {

@@ -298,4 +298,13 @@ TEST(CompareArrays, SaysWhichTensorsAreNotFiniteInWhichFiles) {
   EXPECT_EQ(found.not_finite[1].files, std::vector<int>{1});
 }
 
+TEST(CompareArrays, ConstantsOfAModelMayBeInfinite) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const io::Comparison found = compare({{array("mask.value", {0, -inf}), array("w", {1, inf})},
+                                        {array("mask.value", {-inf, 0}), array("w", {1, inf})}});
+  EXPECT_EQ(names(found), Names{"mask.value"});
+  ASSERT_EQ(found.not_finite.size(), 1u);
+  EXPECT_EQ(found.not_finite[0].name, "w");
+}
+
 }  // namespace

@@ -144,13 +144,12 @@ TEST(Npz, RefusesPicklesAndForeignTypesByName) {
     }
     return std::string();
   };
-  EXPECT_CONTAINS(refusal("numpy_objects.npz"),
-                  "an array of Python objects is a pickle, and pickles are never read");
+  EXPECT_VALUES(refusal("numpy_objects.npz"), "'|O': pickle");
   EXPECT_CONTAINS(refusal("numpy_big_endian.npz"), "'>f4' is big-endian");
   EXPECT_CONTAINS(refusal("numpy_structured.npz"), "a structured dtype");
-  EXPECT_CONTAINS(refusal("torch_ramps.pth"), "neither an .npz file nor PyTorch's");
-  EXPECT_CONTAINS(npz_fault(zip_of({{"readme.txt", "hello"}})), "'readme.txt' is not a .npy array");
-  EXPECT_CONTAINS(npz_fault(zip_of({{".npy", npy("<f4", "()", "1234")}})), "is not a .npy array");
+  EXPECT_VALUES(refusal("torch_ramps.pth"), "data.pkl' .npy .npz PyTorch's");
+  EXPECT_VALUES(npz_fault(zip_of({{"readme.txt", "hello"}})), "'readme.txt' .npy .npz");
+  EXPECT_VALUES(npz_fault(zip_of({{".npy", npy("<f4", "()", "1234")}})), "'.npy' .npy .npz");
 }
 
 TEST(Npz, WriterReadsBackInOrderAndAgainTheSameBytes) {
@@ -309,8 +308,8 @@ TEST(NpyHeader, BadPrefixesAreRefused) {
   EXPECT_CONTAINS(with(6, std::string("\x00\x00", 2)), ".npy version 0.0");
   EXPECT_CONTAINS(with(6, std::string("\x01\x01", 2)), ".npy version 1.1");
   EXPECT_CONTAINS(with(8, "\xff\xff"), "truncated .npy header");
-  EXPECT_CONTAINS(with(6, std::string("\x02\x00\xff\xff\xff\xff", 6)),
-                  "a .npy header of 4294967295 bytes");
+  EXPECT_VALUES(with(6, std::string("\x02\x00\xff\xff\xff\xff", 6)),
+                ".npy header 4294967295 bytes");
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_NE(npz_fault(zip_of({{"x.npy", good.substr(0, length)}})), "") << length;
   EXPECT_VALUES(npz_fault(zip_of({{"x.npy", good + "5"}})), "5 bytes 4");
@@ -338,7 +337,7 @@ TEST(ZipArchive, HostileDirectoriesAreRefused) {
   EXPECT_CONTAINS(with({.size_more = 1'000'000}), "");
   EXPECT_CONTAINS(with({.disk = 1}), "one of several parts");
   EXPECT_CONTAINS(with({.junk_before = 5}), "");
-  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", x}, {"x.npy", x}})), "is in the archive twice");
+  EXPECT_VALUES(npz_fault(zip_of({{"x.npy", x}, {"x.npy", x}})), "'x.npy' twice");
   for (const char* name :
        {"/x.npy", "../x.npy", "a/../x.npy", "./x.npy", "a\\x.npy", "", "\xff.npy", "\xc3\xa9.npy"})
     EXPECT_NE(npz_fault(zip_of({{name, x}})), "")

@@ -172,9 +172,7 @@ TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
   EXPECT_NE(safetensors_fault(file_of("{" + x("[4]", "[4,0]") + "}", 4)), "");
   EXPECT_NE(safetensors_fault(file_of("{" + x("[4]", "[0,4]") + "}", 3)).find("to end by 3"),
             std::string::npos);
-  EXPECT_NE(safetensors_fault(file_of("{" + x("[4]", "[0,4]") + "}", 5))
-                .find("1 bytes after the last tensor"),
-            std::string::npos);
+  EXPECT_VALUES(safetensors_fault(file_of("{" + x("[4]", "[0,4]") + "}", 5)), ": 1 bytes tensor");
   EXPECT_VALUES(safetensors_fault(file_of("{" + x("[3]", "[0,4]") + "}", 4)), "4 bytes 3");
   EXPECT_NE(safetensors_fault(file_of("{" + x("[4294967296,4294967296]", "[0,0]") + "}", 0))
                 .find("overflows"),

@@ -161,8 +161,8 @@ TEST(TorchArchive, TheModelOfATrainingsFileIsFound) {
                   "holds state dicts under 'model' and 'module'");
   EXPECT_CONTAINS(pth_fault(with_root(dict({{"epoch", small(3)}}))), "holds no state dict");
   EXPECT_CONTAINS(pth_fault(with_root(dict({{"encoder", model}}))), "holds no state dict");
-  EXPECT_CONTAINS(pth_fault(with_root(dict({{"w", w}, {"epoch", small(3)}}))),
-                  "'epoch' is a whole number; a state dict holds tensors alone");
+  EXPECT_VALUES(pth_fault(with_root(dict({{"w", w}, {"epoch", small(3)}}))),
+                "'epoch' whole number; state dict");
   EXPECT_CONTAINS(pth_fault(with_root(dict({{"w", w}, {"w", w}}))), "'w' stands twice");
   EXPECT_CONTAINS(pth_fault(with_root(w)), "holds a tensor; expected a state dict");
   EXPECT_CONTAINS(pth_fault(with_root("}" + small(1) + w + "s")),
@@ -193,9 +193,8 @@ TEST(TorchArchive, EveryNameButThoseOfTensorsIsRefused) {
   EXPECT_CONTAINS(pth_fault(with_root(dict(
                       {{"model", dict({{"w", pickled({})}})}, {"x", global("os", "system")}}))),
                   "refuses to load os.system");
-  EXPECT_CONTAINS(pth_fault(test_support::read_text(data_file("torch_module.pth"))),
-                  "refuses to load torch.nn.modules.batchnorm.BatchNorm2d: only tensors are read; "
-                  "save model.state_dict() alone");
+  EXPECT_VALUES(pth_fault(test_support::read_text(data_file("torch_module.pth"))),
+                "torch.nn.modules.batchnorm.BatchNorm2d: model.state_dict()");
   // The other opcodes that make objects or run something.
   for (const char opcode : {'i', 'o', '\x81', '\x92', 'P', '\x82', 'R', 'b'})
     EXPECT_NE(pth_fault(with_root("(" + text("x") + "t" + std::string(1, opcode))), "") << opcode;
@@ -244,17 +243,16 @@ TEST(TorchArchive, OtherFilesOfPyTorchAreToldApart) {
   const auto fault = [](const std::string& name) {
     return pth_fault(test_support::read_text(data_file(name)));
   };
-  EXPECT_CONTAINS(fault("torch_legacy.pth"), "save it again with torch.save of PyTorch >= 1.6");
+  const std::string remedy = "torch.save PyTorch >= 1.6";
+  EXPECT_VALUES(fault("torch_legacy.pth"), remedy);
   const std::string good = "\x80\x02" + dict({{"w", pickled({})}}) + ".";
   EXPECT_EQ(pth_fault(archive_of(good, {{"a/byteorder", "little"}})), "");
-  EXPECT_CONTAINS(pth_fault(archive_of(good, {{"a/byteorder", "big"}})),
-                  "its numbers are big-endian; save it again with torch.save of PyTorch >= 1.6");
+  EXPECT_VALUES(pth_fault(archive_of(good, {{"a/byteorder", "big"}})), "big-endian; " + remedy);
   EXPECT_CONTAINS(pth_fault(archive_of(good, {{"a/byteorder", "middle"}})), "'middle'");
   EXPECT_CONTAINS(pth_fault(archive_of(good, {{"a/constants.pkl", "x"}})), "torch.jit.save");
   EXPECT_CONTAINS(pth_fault(archive_of(good, {{"b/data.pkl", good}})), "holds both");
   EXPECT_CONTAINS(pth_fault(zip_of({{"a/data.pkl", good}}, {.deflate = true})), "is compressed");
-  EXPECT_CONTAINS(pth_fault(zip_of({{"a/data.pkl", good}})),
-                  "'w' lies in storage '0', which is not in the archive");
+  EXPECT_VALUES(pth_fault(zip_of({{"a/data.pkl", good}})), "'w' storage '0', not archive");
   EXPECT_VALUES(pth_fault(zip_of({{"a/b/data.pkl", good}})), ".npy array");
 }
 
@@ -279,8 +277,7 @@ TEST(TorchArchive, TensorsMustLieWithinTheirStorage) {
   EXPECT_EQ(pth_fault(with_tensor({.sizes = "(" + huge + small(0) + "t"})).find(kPthName), 0u);
   EXPECT_EQ(pth_fault(with_tensor({.sizes = tuple({2, 0}), .strides = "(" + huge + huge + "t"})),
             "");
-  EXPECT_CONTAINS(pth_fault(with_tensor({.storage = "DoubleStorage"})),
-                  "has 16 bytes, 4 elements of 8 were said");
+  EXPECT_VALUES(pth_fault(with_tensor({.storage = "DoubleStorage"})), "16 bytes, 4 elements 8");
   EXPECT_CONTAINS(pth_fault(with_tensor({.key = "../0"})), "not in the archive");
   EXPECT_CONTAINS(pth_fault(with_tensor({.sizes = tuple({4})})), "1 sizes and 2 strides");
   EXPECT_CONTAINS(pth_fault(with_tensor({.sizes = tuple({1, 1, 1, 1, 1, 1, 1, 1, 1}),
@@ -298,15 +295,16 @@ TEST(TorchArchive, PicklesHaveLimits) {
     return pth_fault(archive_of("\x80\x02" + content));
   };
   EXPECT_CONTAINS(pickle(std::string(2'000'000, '}') + "."), "more than 1000000 values");
-  EXPECT_CONTAINS(pickle(std::string(2'000'000, 'N') + "."), "more than 1000000 values at once");
+  EXPECT_CONTAINS(pickle(std::string(2'000'000, 'N') + "."), "1000000 values at once");
   EXPECT_CONTAINS(pickle(std::string(2'000'000, '(') + "."), "nested more than 1000 deep");
   std::string memo = "}";
   for (int i = 0; i < 1'100'000; ++i)
     memo += "r" + std::string(reinterpret_cast<const char*>(&i), sizeof i);
-  EXPECT_CONTAINS(pickle(memo + "."), "more than 1000000 values in its memo");
+  EXPECT_CONTAINS(pickle(memo + "."), "1000000 values in its memo");
   EXPECT_CONTAINS(pickle(std::string((32 << 20) + 1, 'N')), "a pickle of 33554");
-  EXPECT_CONTAINS(pickle("X\xff\xff\xff\xff."), "it ends within a value");
-  EXPECT_CONTAINS(pickle("h\x05."), "value 5 of its memo is not there");
+  EXPECT_VALUES(pickle("}"), "byte 3: ends");
+  EXPECT_VALUES(pickle("X\xff\xff\xff\xff."), "byte 7: ends");
+  EXPECT_CONTAINS(pickle("h\x05."), "value 5 of its memo");
   EXPECT_CONTAINS(pickle(")u."), "a mark is missing");
   EXPECT_CONTAINS(pickle(")(s."), "a value is missing");  // what lies below the mark is not there
   EXPECT_CONTAINS(pickle("](NNu."), "no dictionary");
@@ -314,7 +312,6 @@ TEST(TorchArchive, PicklesHaveLimits) {
   EXPECT_CONTAINS(pickle("NQ."), "a persistent id that is not");
   EXPECT_CONTAINS(pickle("NN."), "2 values are left");
   EXPECT_CONTAINS(pickle("}.x"), "1 bytes follow its end");
-  EXPECT_CONTAINS(pickle("}"), "it ends within a value");
   EXPECT_CONTAINS(pth_fault(archive_of("\x80\x06}.")), "protocol 6; known are 2 to 5");
   EXPECT_CONTAINS(pth_fault(archive_of("}.")), "does not begin with its protocol");
 }

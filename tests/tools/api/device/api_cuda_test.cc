@@ -97,7 +97,7 @@ TEST(ApiOnDevices, WhatIsNoDeviceIsRejectedAsByTheCommand) {
   Model model = digits();
   model.set_device("cuda:1");
   EXPECT_API_ERROR(model.set_device("gpu"), ConfigurationError, 78,
-                   "device is 'gpu'; expected one of auto, cpu, cuda, cuda:N");
+                   "device 'gpu'; auto, cpu, cuda, cuda:N");
   EXPECT_API_ERROR(model.set_device("cuda:2"), ConfigurationError, 78, "cuda:2 2 CUDA");
   EXPECT_EQ(model.device(), "cuda:1");
   run_threads(
@@ -107,7 +107,7 @@ TEST(ApiOnDevices, WhatIsNoDeviceIsRejectedAsByTheCommand) {
                          "--device: there is no cuda:2, 2 CUDA devices are visible");
         EXPECT_API_ERROR(on("gpu").run(group), ConfigurationError, 78, "'gpu'");
         EXPECT_API_ERROR(static_cast<void>(on("cuda").device()), ConfigurationError, 78,
-                         "device(): nothing has been trained yet");
+                         "device(): trained");
       },
       time_limit());
 }

@@ -80,11 +80,10 @@ TEST(DiagnoseLinks, OneSlowRankOfThreeMakesTwoOfThreeLinksBad) {
   const std::vector<Finding> findings =
       diagnose_links({link(0, 1, 50, 1), link(0, 2, 20'000, 1), link(1, 2, 20'000, 1)}, 3);
   ASSERT_EQ(findings.size(), 3u);
-  EXPECT_EQ(findings[0].text,
-            "link between ranks 0 and 2 (gloo) answers slowly: 20000 us at best, others 50 us");
+  EXPECT_VALUES(findings[0].text, "ranks 0 2 (gloo) 20000 us 50 us");
   EXPECT_EQ(findings[0].ranks, (std::vector<int>{0, 2}));
   EXPECT_EQ(findings[1].ranks, (std::vector<int>{1, 2}));
-  EXPECT_CONTAINS(findings[2].text, "every bad link is one of rank 2");
+  EXPECT_VALUES(findings[2].text, "every rank 2");
 }
 
 TEST(DiagnoseLinks, OneThinDirection) {
@@ -129,8 +128,7 @@ TEST(DiagnoseClocks, BeyondWhatThePingCanTell) {
   links[2].clock_offset_s = 7;  // follows from the two
   const std::vector<Finding> findings = diagnose_clocks(links);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_EQ(findings[0].text.find("clock of rank 2 is 3600.000 s behind rank 0's"), 0u)
-      << findings[0].text;
+  EXPECT_VALUES(findings[0].text, "clock rank 2 3600.000 s behind rank 0");
   links[1].clock_error_s = 3600;
   EXPECT_TRUE(diagnose_clocks(links).empty());
 }
@@ -229,7 +227,7 @@ TEST(Doctor, ANoticeTellsThatEachTaskStartsAGroup) {
   EXPECT_VALUES(spawned.err, "several processes WORLD_SIZE=2 starts --spawn 2");
   const CommandResult launched = expect_success(test_support::run_command(
       {test_support::engine_binary(), "launch", "--nproc-per-node", "2", "true"}, task));
-  EXPECT_CONTAINS(launched.err, "each of several processes (WORLD_SIZE=2) is a launcher");
+  EXPECT_VALUES(launched.err, "several processes (WORLD_SIZE=2) launcher");
 }
 
 }  // namespace

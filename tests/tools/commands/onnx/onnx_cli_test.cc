@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "engine/train/saving/weights.h"
 #include "io/checkpoint/checkpoint_directory.h"
@@ -13,6 +16,7 @@
 #include "tests/io/base/formats/protobuf_reader.h"
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/layers_toml.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 #include "tests/tools/commands/program.h"
 #include "tools/report/output/json_file.h"
@@ -155,7 +159,7 @@ TEST_F(OnnxExport, OfATableHasTheCodingOfItsColumns) {
 TEST_F(OnnxExport, OnlyTablesHaveColumns) {
   train({"--save-dir", run_});
   EXPECT_FALSE(metadata(exported({run_})).contains("columns"));
-  expect_error(call("inspect", run_, "--columns"), 65, "states no coding of a table's columns");
+  expect_error(call("inspect", run_, "--columns"), 65, ".ckpt no columns");
 }
 
 TEST_F(OnnxExport, OfTextHasItsVocabulary) {
@@ -185,6 +189,103 @@ TEST_F(OnnxExport, FormatIsChosenByNameOrOption) {
   EXPECT_FALSE(io::load_arrays(other).empty());
   expect_success(call("export", run_, "-o", other, "--format onnx"));
   EXPECT_EQ(Message(test_support::read_text(other)).one(2).bytes, "engine");
+}
+
+// The loss of a regression does not contain a sigmoid at the end.
+TEST_F(OnnxExport, OfARegressionMayEndInASigmoid) {
+  std::string table = "a,b,target\n";
+  for (int i = 0; i < 40; ++i)
+    table +=
+        std::to_string(i) + "," + std::to_string(i * i % 7) + "," + std::to_string(i % 5) + "\n";
+  test_support::write_text(folder_ / "t.csv", table);
+  const std::string net = folder_ / "net.toml", weights = folder_ / "w.npz";
+  test_support::write_text(net, test_support::layers_toml(R"(
+flatten
+dense fc out=4
+activation function=tanh
+dense end out=classes
+activation function=sigmoid
+)"));
+  const std::vector<std::string> data =
+      argv("--dataset csv --task regression --annotations", folder_ / "t.csv", "--model", net);
+  const auto with_data = [&](std::vector<std::string> words) {
+    words.insert(words.end(), data.begin(), data.end());
+    return expect_success(engine(words));
+  };
+  with_data(argv("train --batch-size 8 --threads 1 --save-dir", run_));
+  EXPECT_EQ(metadata(exported({run_}))["target"], "target");
+  const std::string before = test_support::read_text(file_);
+  expect_success(call("export", run_, "-o", weights));
+  with_data(argv("export", weights, "-o", file_));
+  with_data(argv("import", weights, "-o", folder_ / "made.ckpt"));
+  exported({folder_ / "made.ckpt"});
+  expect_error(
+      engine(test_support::overridden(argv("train --threads 1 --model", net, "--dataset synthetic"),
+                                      argv("--synthetic-shape 1x1x2"))),
+      78, "expected logits");
+
+  const std::string missing = onnx_fixture::python_is_missing();
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  test_support::write_text(file_, before);
+  const std::string inner = test_support::read_text(net);
+  test_support::write_text(net, inner.substr(0, inner.rfind("[[layer]]")));
+  const ::engine::Graph graph = models::build_model(net, {.sample_shape = {1, 1, 2}, .classes = 1});
+  ::engine::ModelState state = ::engine::ModelState::allocate(graph, ::engine::DType::kF32);
+  ::engine::import_state(io::load_arrays(weights), weights, false, state);
+  const std::vector<float> rows = onnx_fixture::random_samples(12, 3);
+  std::vector<float> outputs = onnx_fixture::logits_of_images(graph, state, 6, rows);
+  for (float& output : outputs) output = 1 / (1 + std::exp(-output));
+  onnx_fixture::expect_equal_in_onnxruntime(file_,
+                                            {onnx_fixture::floats("rows.input", rows, {6, 2}),
+                                             onnx_fixture::floats("rows.logits", outputs, {6, 1})});
+}
+
+// A mask of -inf is a constant of the file: nothing diverged.
+TEST_F(OnnxExport, ConstantsMayBeInfinite) {
+  const auto node = [](const std::string& type, const std::vector<std::string>& inputs,
+                       const std::string& to) {
+    return io::OnnxNode{type, to, inputs, {to}, {}};
+  };
+  const auto numbers = [](const std::string& name, std::vector<std::int64_t> shape) {
+    return onnx_fixture::floats(
+        name,
+        onnx_fixture::random_samples(
+            std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>()), 4),
+        shape);
+  };
+  io::OnnxModel net;
+  net.inputs = {{.name = "x", .shape = {"batch", 8}}};
+  net.outputs = {{.name = "y", .shape = {"batch", 3}}};
+  net.nodes = {node("MatMul", {"x", "a.weight"}, "a"), node("Equal", {"places", "masked"}, "mask"),
+               node("Where", {"mask", "infinite", "a"}, "b"), node("Softmax", {"b"}, "c"),
+               node("MatMul", {"c", "d.weight"}, "y")};
+  net.constants = {numbers("a.weight", {8, 4}), numbers("d.weight", {4, 3}),
+                   onnx_fixture::integers("places", {0, 1, 0, 1}, {4}),
+                   onnx_fixture::integers("masked", {1}, {}),
+                   onnx_fixture::floats("infinite", {-INFINITY}, {})};
+  const std::string path = folder_ / "net.onnx", weights = folder_ / "w.safetensors",
+                    more = folder_ / "more";
+  io::save_onnx(net, path);
+  train(argv("--synthetic-shape 1x1x8 --synthetic-classes 3 --steps 3 --model", path, "--save-dir",
+             run_));
+  expect_success(call("eval", run_));
+  expect_success(call("report", run_, "-o", folder_ / "run.html"));
+  EXPECT_NE(test_support::read_text(folder_ / "run.html").find("Predictions"), std::string::npos);
+  exported({run_});
+  expect_success(call("export", run_, "-o", weights));
+  expect_success(call("eval", weights,
+                      "--dataset synthetic --synthetic-shape 1x1x8 "
+                      "--synthetic-classes 3 --model",
+                      path));
+  expect_success(call("import", weights, "-o", folder_ / "made.ckpt", "--model", path));
+  expect_success(call("train --threads 1 --steps 6 --average-last 1 --resume", run_));
+  const CommandResult same = expect_success(call("verify", run_, run_));
+  EXPECT_EQ(same.err.find("infinity"), std::string::npos) << same.err;
+  const std::vector<io::NamedArray> arrays = io::load_arrays(weights);
+  const auto is_infinite = [](const io::NamedArray& array) {
+    return array.name.ends_with(".value") && array.data.size() == 16;
+  };
+  EXPECT_NE(std::ranges::find_if(arrays, is_infinite), arrays.end());
 }
 
 // A matrix that PyTorch multiplies from the right, `x @ self.w`, and one that it reads transposed:
@@ -284,8 +385,8 @@ TEST_F(OnnxExport, RefusesInOneLine) {
     more.insert(more.begin(), {"export", run_});
     expect_error(engine(more), code, words);
   };
-  refused({"-o", file_, "--half"}, 2, "--half is for files of arrays");
-  refused({"-o", file_, "--bf16"}, 2, "--bf16 is for files of arrays");
+  refused({"-o", file_, "--half"}, 2, "--half arrays");
+  refused({"-o", file_, "--bf16"}, 2, "--bf16 arrays");
   refused({"-o", folder_ / "a.npz", "--model", "mlp"}, 2, "--model is for ONNX");
   refused({"-o", folder_ / "a.npz", "--input", "pixels"}, 2, "--input is for ONNX");
   refused({"-o", folder_ / "none/m.onnx"}, 73, "cannot create");

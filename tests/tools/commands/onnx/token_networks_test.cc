@@ -44,25 +44,23 @@ std::string count_of_kind(const std::string& definition, const std::string& kind
 class TextNetworks : public testing::TestWithParam<std::string> {
  protected:
   // Lets the script write the files of this network; skips the test if it cannot.
-  void write(const std::string& name, const std::string& exporter = "") {
+  void write(const std::string& name, const std::vector<std::string>& exporters = {}) {
     std::vector<std::string> words{name};
-    if (!exporter.empty()) words.push_back(exporter);
+    words.insert(words.end(), exporters.begin(), exporters.end());
     const std::string missing =
         onnx_fixture::missing_after_script("torch_tokens.py", folder_ / ".", words);
     if (!missing.empty()) GTEST_SKIP() << missing;
   }
-  const test_support::TemporaryDirectory folder_;
-};
-
-TEST_P(TextNetworks, GiveTheLogitsOfPyTorch) {
-  write(GetParam());
-  if (IsSkipped()) return;
-  const std::vector<io::NamedArray> expected = io::load_arrays(folder_ / (GetParam() + ".npz"));
-  const std::vector<std::int32_t> ids = ids_of(expected, "input");
-  const std::vector<float> logits = test_support::numbers_of<float>(expected, "logits");
-  for (const char* exporter : {"_eval", "_train", "_dynamo", "_plain"}) {
-    SCOPED_TRACE(exporter);
-    const std::string path = folder_ / (GetParam() + exporter + ".onnx");
+  struct Expected {
+    std::vector<std::int32_t> ids;
+    std::vector<float> logits;
+  };
+  Expected expected_logits() const {
+    const std::vector<io::NamedArray> arrays = io::load_arrays(folder_ / (GetParam() + ".npz"));
+    return {ids_of(arrays, "input"), test_support::numbers_of<float>(arrays, "logits")};
+  }
+  static void expect_logits(const std::string& path, const Expected& expected) {
+    const auto& [ids, logits] = expected;
     Network network(path);
     EXPECT_TRUE(network.left_out.empty());
     const std::vector<float> found =
@@ -77,6 +75,18 @@ TEST_P(TextNetworks, GiveTheLogitsOfPyTorch) {
                 static_cast<double>(difference / largest));
     EXPECT_GT(largest, 1e-3F);
     EXPECT_LE(difference, 1e-5F * largest);
+  }
+  const test_support::TemporaryDirectory folder_;
+};
+
+TEST_P(TextNetworks, GiveTheLogitsOfPyTorch) {
+  write(GetParam());
+  if (IsSkipped()) return;
+  const Expected expected = expected_logits();
+  for (const char* exporter : {"_eval", "_train", "_dynamo", "_plain", "_set23"}) {
+    SCOPED_TRACE(exporter);
+    const std::string path = folder_ / (GetParam() + exporter + ".onnx");
+    expect_logits(path, expected);
     const std::string definition = models::model_definition(path);
     if (GetParam().starts_with("decoder"))
       EXPECT_EQ(count_of_kind(definition, "causal_self_attention"), "causal_self_attention 2");
@@ -89,7 +99,7 @@ TEST_P(TextNetworks, GiveTheLogitsOfPyTorch) {
 
 // Arrays and logits of the network that is exported and read again.
 TEST_P(TextNetworks, AreReadBackBitByBit) {
-  write(GetParam(), "train");
+  write(GetParam(), {"train"});
   if (IsSkipped()) return;
   const std::string path = folder_ / "again.onnx";
   Network network(folder_ / (GetParam() + "_train.onnx"));
@@ -119,6 +129,28 @@ TEST_P(TextNetworks, AreReadBackBitByBit) {
 INSTANTIATE_TEST_SUITE_P(Torch, TextNetworks,
                          testing::Values("classifier", "first_token", "decoder", "decoder_masked",
                                          "decoder_untied", "text_cnn", "distilbert", "bert"),
+                         [](const auto& test) { return test.param; });
+
+// Attention and RMSNormalization of operator set 23.
+class SetOf23 : public TextNetworks {};
+
+TEST_P(SetOf23, GivesTheLogitsOfPyTorch) {
+  write(GetParam(), {"set23", "set23_plain"});
+  if (IsSkipped()) return;
+  for (const char* exporter : {"set23", "set23_plain"}) {
+    SCOPED_TRACE(exporter);
+    const std::string path = folder_ / (GetParam() + "_" + exporter + ".onnx");
+    expect_logits(path, expected_logits());
+    EXPECT_EQ(count_of_kind(models::model_definition(path), "rms_norm"),
+              GetParam() == "decoder_boolean" ? "rms_norm 1" : "rms_norm 2");
+    if (GetParam() == "decoder_apart")
+      EXPECT_EQ(count_of_kind(models::model_definition(path), "causal_self_attention"),
+                "causal_self_attention 1");
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Torch, SetOf23,
+                         testing::Values("decoder_apart", "decoder_grouped", "decoder_scaled",
+                                         "decoder_boolean", "decoder_grouped_rows"),
                          [](const auto& test) { return test.param; });
 
 // Plain SGD in float64.
@@ -167,7 +199,8 @@ TEST_P(TextTraces, TwentyStepsHaveItsLosses) {
 }
 INSTANTIATE_TEST_SUITE_P(Torch, TextTraces,
                          testing::Values("classifier", "first_token", "decoder", "decoder_masked",
-                                         "decoder_untied", "text_cnn", "distilbert", "bert"),
+                                         "decoder_untied", "decoder_grouped", "decoder_boolean",
+                                         "text_cnn", "distilbert", "bert"),
                          [](const auto& test) { return test.param; });
 
 // A network of an embedding, a mean and a matrix, on arrays of token ids.
@@ -247,11 +280,10 @@ TEST_F(TextRun, DataThatDoNotFitAreOneLine) {
   program::expect_error(train("large"), 65, "9 tokens 0 8");
   save("train", 24, kLength + 1, kClasses);
   save("test", 8, kLength + 1, kClasses);
-  program::expect_error(train("long"), 78,
-                        net_ + ": reads 6 token ids per sample; the data set has 7");
+  program::expect_error(train("long"), 78, net_ + ": 6 token ids 7");
   program::expect_error(
       test_support::engine(program::quick_train(argv("--synthetic-shape 8x8x1 --model", net_))), 78,
-      net_ + ": reads 6 token ids per sample; the data set has samples of shape [8, 8, 1]");
+      net_ + ": 6 token ids [8, 8, 1]");
 }
 
 }  // namespace

@@ -382,6 +382,33 @@ class Fresh(torch.nn.Module):
         return self.fc(self.equal(x.mean(1)))
 
 
+class Merged(torch.nn.Module):
+    """As constructed: what the optimizer of the exporter merges, drops or stores twice."""
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.patches, self.queries = n.Conv2d(3, 8, 4, 4), n.Parameter(torch.randn(1, 3, 8))
+        self.decoder = n.TransformerDecoder(n.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True), 2)
+        self.attention = n.MultiheadAttention(8, 2, batch_first=True)
+        self.norm, self.plain = n.LayerNorm(8), n.LayerNorm(8, elementwise_affine=False)
+        self.encode, self.shift = n.Linear(8, 6), n.Parameter(torch.zeros(8))
+        self.rows, self.plain_rows = n.InstanceNorm1d(8, affine=True), n.InstanceNorm1d(8)
+        self.groups, self.plain_groups, self.channels = n.GroupNorm(2, 8), n.GroupNorm(4, 8, affine=False), n.GroupNorm(8, 8)
+        self.fc = n.Linear(8, CLASSES)
+
+    def forward(self, x):
+        memory = self.patches(x).flatten(2).transpose(1, 2)
+        x = self.decoder(self.queries.expand(len(x), -1, -1), memory)
+        x = x + self.attention(x, memory, memory, need_weights=False)[0]
+        x = self.plain(torch.relu(self.norm(x)) + x)
+        x = x + torch.nn.functional.linear(torch.relu(self.encode(x)), self.encode.weight.t(), self.shift)
+        x = x.transpose(1, 2)
+        for norm in (self.rows, self.plain_rows, self.groups, self.plain_groups, self.channels):
+            x = torch.tanh(norm(x)) + 0.5 * x
+        return self.fc(x.mean(2))
+
+
 class Reused(torch.nn.Module):
     """Modules and parameters that forward uses several times, and parameters of the module itself."""
 
@@ -540,6 +567,7 @@ TRACES = {
     "trace_standardized_plain": (Standardized, (4, 3, 10, 8), 0.02),
     "trace_nfnet": (small_nfnet, (4, 3, 32, 32), 0.01),
     "trace_fresh": (Fresh, (4, 3, 8, 8), 0.02),
+    "trace_merged": (Merged, (4, 3, 8, 8), 0.02),
     "trace_fresh_legacy": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_fresh_folded": (Fresh, (4, 3, 8, 8), 0.02),
 }
@@ -622,6 +650,9 @@ GRAPHS = {
         ("Sum", {}, ["x2", (3, 1, 1), (9, 11)]),
         ("HardSigmoid", {"alpha": 0.3}, []),
         ("Elu", {}, []),
+        ("Elu", {"alpha": 0.3}, []),
+        ("Selu", {}, []),
+        ("Celu", {"alpha": 0.7}, []),
         ("PRelu", {}, [(3, 1, 1)]),
         ("ReduceL2", {"keepdims": 0}, [[2]]),
         ("ReduceL1", {}, [[1, 3]]),
@@ -634,8 +665,8 @@ GRAPHS = {
 }
 GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
-WITH_SIGNATURE = ("trace_buffers", "trace_fresh", "trace_reused_plain", "trace_standardized_plain")  # only these files tell buffers from parameters
-AS_CONSTRUCTED = ("trace_fresh", "trace_fresh_legacy", "trace_fresh_folded")
+WITH_SIGNATURE = ("trace_buffers", "trace_fresh", "trace_merged", "trace_reused_plain", "trace_standardized_plain")  # only these files tell buffers from parameters
+AS_CONSTRUCTED = ("trace_fresh", "trace_merged", "trace_fresh_legacy", "trace_fresh_folded")
 EXPORTS = {
     "eval": {"dynamo": False},
     "train": {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False},
@@ -643,7 +674,7 @@ EXPORTS = {
     "preserve": {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False},
 }
 PLAIN = {"dynamo": True, "optimize": False}
-EXPORTERS = {"trace_fresh_legacy": "preserve", "trace_fresh_folded": "eval"}  # of a network in eval mode
+EXPORTERS = {"trace_fresh_legacy": "preserve", "trace_fresh_folded": "eval", "trace_merged": "dynamo"}  # of a network in eval mode
 
 
 def with_statistics(model):

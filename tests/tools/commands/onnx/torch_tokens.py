@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes networks of PyTorch that read token ids as ONNX files, with ids and what PyTorch and onnxruntime compute from them.
 
-Usage: torch_tokens.py FOLDER NAME [EXPORTER]
-NAME is one of NETWORKS: for each exporter, or this one, NAME_EXPORTER.onnx, and NAME.npz with `input` and `logits`. Or trace_NAME: NAME.onnx and
+Usage: torch_tokens.py FOLDER NAME [EXPORTER...]
+NAME is one of NETWORKS: for each EXPORTER (all but set23_plain), NAME_EXPORTER.onnx, and NAME.npz with `input` and `logits`. Or trace_NAME: NAME.onnx and
 NAME.npz, the network in float64, `batches`, `labels`, and the losses of 20 steps of SGD. Exit code 77 where a package is missing.
 """
 import copy
@@ -28,6 +28,8 @@ EXPORTS = {
     "train": {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False},
     "dynamo": {"dynamo": True},
     "plain": {"dynamo": True, "optimize": False},
+    "set23": {"dynamo": True, "opset_version": 23},
+    "set23_plain": {"dynamo": True, "opset_version": 23, "optimize": False},
 }
 
 
@@ -95,6 +97,35 @@ class Decoder(torch.nn.Module):
         return self.lm_head(self.ln_f(x))
 
 
+class Attention(torch.nn.Module):
+    """A decoder with RMSNorm, whose queries, keys and values come from layers of their own."""
+
+    def __init__(self, key_heads=HEADS, mask="", has_weight=True, keeps_rows=False, **options):
+        super().__init__()
+        self.tokens, self.positions = torch.nn.Embedding(VOCABULARY, WIDTH), torch.nn.Embedding(LENGTH, WIDTH)
+        self.norm_1 = torch.nn.RMSNorm(WIDTH, eps=1e-5)
+        self.norm_2 = torch.nn.RMSNorm(WIDTH, eps=1e-6, elementwise_affine=has_weight)
+        self.q, self.o = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+        self.k, self.v = (torch.nn.Linear(WIDTH, key_heads * WIDTH // HEADS) for _ in range(2))
+        self.head = torch.nn.Linear(WIDTH, VOCABULARY)
+        later = torch.ones(LENGTH, LENGTH).triu(1).bool()
+        masks = {"": None, "added": torch.zeros(LENGTH, LENGTH).masked_fill(later, float("-inf")),
+                 "boolean": ~later & torch.ones(LENGTH, LENGTH).triu(-3).bool()}
+        self.register_buffer("mask", masks[mask])
+        self.key_heads, self.keeps_rows, self.options = key_heads, keeps_rows, options
+
+    def forward(self, ids):
+        x = self.norm_1(self.tokens(ids) + self.positions(torch.arange(ids.shape[1])))
+        q, k, v = (layer(x) for layer in (self.q, self.k, self.v))
+        if self.keeps_rows:  # [batch, length, heads * size]
+            y, *_ = torch.onnx.ops.attention(q, k, v, q_num_heads=HEADS, kv_num_heads=self.key_heads, **self.options)
+        else:
+            q, k, v = (value.unflatten(2, (-1, WIDTH // HEADS)).transpose(1, 2) for value in (q, k, v))
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=self.mask, **self.options)
+            y = y.transpose(1, 2).flatten(2)
+        return self.head(self.norm_2(x + self.o(y)))
+
+
 class TextCnn(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -143,6 +174,11 @@ NETWORKS = {
     "decoder": Decoder,
     "decoder_masked": lambda: Decoder(masks=True),
     "decoder_untied": lambda: Decoder(tied=False),
+    "decoder_apart": lambda: Attention(is_causal=True),
+    "decoder_grouped": lambda: Attention(2, is_causal=True, enable_gqa=True),
+    "decoder_scaled": lambda: Attention(mask="added", scale=0.3),
+    "decoder_boolean": lambda: Attention(mask="boolean", has_weight=False),
+    "decoder_grouped_rows": lambda: Attention(2, keeps_rows=True),
     "text_cnn": TextCnn,
     "distilbert": lambda: published("distilbert"),
     "bert": lambda: published("bert"),
@@ -194,7 +230,8 @@ def write_trace(folder, name):
     batches = torch.randint(VOCABULARY, (STEPS, BATCH, LENGTH))
     shape = (STEPS, BATCH, LENGTH) if name.startswith("decoder") else (STEPS, BATCH)
     labels = torch.randint(CLASSES, shape)
-    export(copy.deepcopy(model), batches[0], str(folder / f"trace_{name}.onnx"), EXPORTS["train"])
+    kind = "set23_plain" if isinstance(model, Attention) else "train"
+    export(copy.deepcopy(model), batches[0], str(folder / f"trace_{name}.onnx"), EXPORTS[kind])
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     losses = []
     for x, y in zip(batches, labels):
@@ -217,4 +254,4 @@ def main(folder, name, kinds):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or list(EXPORTS))
+    main(pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or [kind for kind in EXPORTS if kind != "set23_plain"])

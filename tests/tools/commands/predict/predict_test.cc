@@ -199,7 +199,7 @@ TEST_F(Predictions, ProbabilitiesAreTheSoftmaxOfTheLastLayersEmbeddings) {
                                      {"3", ": did you mean '#3'?"},
                                      {"layer.2", ": did you mean 'layers.2'?"}})
     expect_error(engine({"predict", run(), images, "--embeddings", wanted}), 2,
-                 std::string("the model has no layer '") + wanted + "'" + hint + layers);
+                 std::string("no layer '") + wanted + "'" + hint + layers);
   const CommandResult result =
       expect_success(call("predict", run(), images, "--embeddings layers.2 --embeddings-file", file,
                           "--format json --probabilities --threads 1"));
@@ -356,8 +356,7 @@ TEST_F(Predictions, OfCifarsBinFilesAreThoseOfEval) {
   write_text(file, unlabelled);
   EXPECT_EQ(predicted(run(), {file}), lines);
   write_text(file, unlabelled + "x");
-  expect_error(engine({"predict", run(), file}), 65,
-               "test_batch.bin: truncated at image 71: found 1 bytes, expected 3073");
+  expect_error(engine({"predict", run(), file}), 65, "test_batch.bin: image 71: 1 bytes, 3073");
 }
 
 TEST_F(Predictions, OfWeightsWithoutACheckpointAreTheSame) {
@@ -486,9 +485,7 @@ TEST_F(Predictions, RanksDoNotShareWhatCanBeReadOnce) {
   train_on_idx();
   const CommandResult result = call("predict", run(), "/dev/null --threads 1 --spawn 2");
   EXPECT_EQ(result.exit_code, 78);
-  EXPECT_CONTAINS(result.err,
-                  "/dev/null can be read only once, by one rank; expected a file or "
-                  "folder, or leave the 2 ranks out");
+  EXPECT_VALUES(result.err, "/dev/null once, one rank; 2 ranks");
 }
 
 #ifdef HAS_PNG
@@ -522,7 +519,7 @@ TEST_F(Predictions, AnImageOfAnotherSizeIsRefusedByItsName) {
   EXPECT_EQ(predicted(run(), {folder_ / "five.png"}).size(), 1u);
   write_text(folder_ / "small.png", test_support::plain_png(20, 28, 9, 9, 9));
   expect_error(engine({"predict", run(), folder_ / "small.png"}), 65,
-               "small.png: found an image of 28 x 20, expected 28 x 28 x 1");
+               "small.png: 28 x 20, 28 x 28 x 1");
 }
 #endif
 

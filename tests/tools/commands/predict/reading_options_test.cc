@@ -185,7 +185,7 @@ TEST_F(ReadingOptions, AFileWithoutAHeaderIsReadByPosition) {
   EXPECT_EQ(probabilities(tuned, "3.2,q\n").size(), 1u);
   expect_success(call("train --resume", tuned, "--epochs 3 --threads 1"));
   expect_error(call("predict", tuned, file("new.csv", table()), "--csv-header yes"), 78,
-               "was trained on a table without column names");
+               "--csv-header yes, " + tuned + " row 1");
 }
 
 TEST_F(ReadingOptions, OptionsThatPredictDoesNotUseAreErrors) {
@@ -194,10 +194,10 @@ TEST_F(ReadingOptions, OptionsThatPredictDoesNotUseAreErrors) {
        {"--task regression", "--dataset images", "--limit 5", "--seed 7", "--test-share 0.3",
         "--label-column k", "--annotations other.csv", "--loss mae"})
     expect_error(call("predict", run, rows, test_support::split_words(option)), 78,
-                 "but engine predict does not use it");
+                 test_support::split_words(option)[0] + " engine predict");
   for (const char* command : {"predict", "eval"})
     expect_error(call(command, run, command[0] == 'p' ? rows : "--threads=1", "--normalize unit"),
-                 78, "--normalize unit is for images, but the model of");
+                 78, "--normalize unit images, " + run);
   // The run's own values do no harm.
   expect_success(call("predict", run, rows, "--dataset csv --task classification --seed 0"));
 }
@@ -205,8 +205,7 @@ TEST_F(ReadingOptions, OptionsThatPredictDoesNotUseAreErrors) {
 TEST_F(ReadingOptions, AFileWithoutAHeaderSaysThatOneIsExpected) {
   const std::string run = train(table());
   expect_error(call("predict", run, file("new.csv", "3.2,p\n1.1,q\n")), 65,
-               "row 1 names no column 'a', which the model was trained with; expected a header, or "
-               "--csv-header no");
+               "new.csv: row 1 'a', header, --csv-header no");
 }
 
 TEST_F(ReadingOptions, RowsBeforeAnInvalidOneArePredicted) {
@@ -229,7 +228,7 @@ TEST_F(ReadingOptions, EqualNumbersThatAreTwoClassesAreNamed) {
   const CommandResult result = expect_success(
       call("train --model mlp --dataset csv --steps 1 --batch-size 10 --threads 1 --annotations",
            folder_ / "train.csv", "--save-dir", folder_ / "run"));
-  expect_words(result.err, {"train.csv: '1' and '1.0' are the same number, but two classes"});
+  expect_words(result.err, {"train.csv: '1' '1.0' same two classes"});
 }
 
 class Pipes : public ReadingOptions {
@@ -256,7 +255,7 @@ TEST_F(Pipes, AreReadAsTheyComeInBlocksOf64Rows) {
 TEST_F(Pipes, WithoutAWriterAreNamed) {
   const std::string run = train(table());
   test_support::Running predicting({test_support::engine_binary(), "predict", run, pipe_});
-  EXPECT_TRUE(predicting.writes_err("nothing has been written to the pipe " + pipe_));
+  EXPECT_TRUE(predicting.writes_err("written to the pipe " + pipe_));
   std::ofstream(pipe_) << "a,k\n1.5,p\n";
   EXPECT_EQ(predicting.wait(), 0);
 }

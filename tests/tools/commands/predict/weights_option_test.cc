@@ -65,9 +65,9 @@ TEST(Weights, AnAverageOfEpochsIsEvaluatedWithItsOwnStatistics) {
   const CommandResult eval = call("eval", checkpoint, "--weights average");
   EXPECT_EQ(rest_of_line(eval.out, "(test): "), average) << eval.out << eval.err;
   expect_error(call("eval", checkpoint, "--weights ema"), 65,
-               " does not have a moving average of the weights (train --ema); it has an average");
+               checkpoint + " moving average (train --ema); has an average");
   expect_error(call("eval", folder / "run/step-00000010.ckpt", "--weights average"), 65,
-               "not complete before the run's end");
+               "step-00000010.ckpt average not complete");
 }
 
 TEST(Weights, WithoutAnAverageThereIsNone) {

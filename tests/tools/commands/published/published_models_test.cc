@@ -142,9 +142,7 @@ TEST_F(PublishedWeights, NamesWithoutThePrefixAndMasksAreRead) {
 TEST_F(PublishedWeights, DropoutIsLeftOutWithANote) {
   models::DefinitionNotes notes;
   models::model_definition(model_, &notes);
-  EXPECT_EQ(notes.lines,
-            (std::vector<std::string>{"dropout of config.json is left out (resid_pdrop 0.1, "
-                                      "embd_pdrop 0.1, attn_pdrop 0.1)"}));
+  EXPECT_LINES(notes.lines, "dropout config.json resid_pdrop 0.1, embd_pdrop 0.1, attn_pdrop 0.1");
 }
 
 }  // namespace

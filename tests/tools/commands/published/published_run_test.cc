@@ -117,7 +117,7 @@ TEST_P(PublishedFolderErrors, ARunAndAModelDoNotShareAFolder) {
                         folder_ / "run" + " folder run");
   program::expect_error(test_support::engine(test_support::overridden(
                             training("run", argv("--steps 1")), argv("--save-dir", model_))),
-                        73, model_ + ": is a published model; give another --save-dir");
+                        73, model_ + ": published --save-dir");
   fs::copy(model_ + "/config.json", folder_ / "run/config.json");  // whoever has written it
   EXPECT_CONTAINS(expect_success(call("eval", folder_ / "run")).out, "loss");
 }
@@ -258,7 +258,7 @@ TEST_F(PublishedText, ATokenizerOfMoreTokensIsNamedBeforeThePrompt) {
   const std::string large = folder_ / "large.json";
   test_support::write_text(large, tokenizer_text::tokenizer_json(more));
   const CommandResult sampled = call("sample --tokenizer", large, "-n 3", model_, "--prompt=hello");
-  program::expect_error(sampled, 78, large + " has 264 tokens; the model's vocabulary has 263");
+  program::expect_error(sampled, 78, large + " 264 tokens; 263");
   EXPECT_EQ(sampled.out, "");
 }
 
@@ -275,19 +275,19 @@ TEST_F(PublishedText, TokensOfAnotherTokenizerAreAWarning) {
                call("eval", of, "--dataset tokens --context 6 --data-dir", folder_ / "data"))
         .err;
   };
-  const std::string warning = data + ": token 259 is 'hells', and in the tokenizer of ";
+  const std::string warning = data + ": token 259 'hells', ";
   const auto expect_none = [&](const std::string& text) {
     EXPECT_EQ(text.find("in the tokenizer of"), std::string::npos) << text;
   };
   expect_none(expect_success(train({})).err);
   expect_none(evaluate(model_));
   test_support::write_text(data, tokenizer_text::tokenizer_json(others));
-  EXPECT_CONTAINS(evaluate(model_), warning + model_ + " 'hello'");
-  EXPECT_CONTAINS(evaluate(folder_ / "run"), warning + (folder_ / "run/step-00000001.ckpt"));
-  EXPECT_CONTAINS(expect_success(call("train --steps 2 --resume", folder_ / "run")).err,
-                  warning + (folder_ / "run/step-00000001.ckpt"));
-  EXPECT_CONTAINS(expect_success(train(argv("--save-dir", folder_ / "other"))).err,
-                  warning + model_ + " 'hello'");
+  EXPECT_VALUES(evaluate(model_), warning + model_ + " 'hello'");
+  EXPECT_VALUES(evaluate(folder_ / "run"), warning + (folder_ / "run/step-00000001.ckpt"));
+  EXPECT_VALUES(expect_success(call("train --steps 2 --resume", folder_ / "run")).err,
+                warning + (folder_ / "run/step-00000001.ckpt"));
+  EXPECT_VALUES(expect_success(train(argv("--save-dir", folder_ / "other"))).err,
+                warning + model_ + " 'hello'");
 }
 
 TEST_F(PublishedText, ExportsKeepTheFilesOfTheirFolder) {
@@ -311,7 +311,8 @@ TEST_F(PublishedText, ExportsKeepTheFilesOfTheirFolder) {
   EXPECT_CONTAINS(test_support::read_text(folder_ / "other/tokenizer_config.json"),
                   "PreTrainedTokenizerFast");
   fs::remove_all(model_);
-  EXPECT_CONTAINS(written("gone").err, model_ + ": the folder that the training began with is not");
+  EXPECT_VALUES(written("gone").err,
+                model_ + ": generation_config.json, chat_template.jinja tokenizer_config.json");
 }
 
 // Square matrices would be transposed without a notice.
@@ -321,13 +322,12 @@ TEST_F(PublishedText, WeightsInTheLayoutOfTransformersAreNamed) {
       train(argv("--model gpt-nano --vocabulary-size 263 --context 12 --allow-mismatch *.weight "
                  "--init-from",
                  file)),
-      65, "inputs times outputs, as matrices of GPT-2 have in transformers; expected --model DIR");
+      65, file + " GPT-2 transformers; --model DIR");
 }
 
 TEST_F(PublishedText, OtherFoldersAndFilesAreNamed) {
-  program::expect_error(
-      train(argv("--model", model_ + "/model.safetensors")), 78,
-      "model.safetensors: a file of a published model; expected its folder, " + model_);
+  program::expect_error(train(argv("--model", model_ + "/model.safetensors")), 78,
+                        model_ + "/model.safetensors: folder, " + model_);
   program::expect_error(train(argv("--dropout 0.1")), 78, "--dropout 0.1 for the model '" + model_);
   const std::string other = folder_ / "other";
   const auto expect_named = [&](const std::string& file, const std::string& text) {
@@ -337,18 +337,19 @@ TEST_F(PublishedText, OtherFoldersAndFilesAreNamed) {
     program::expect_error(call("eval", other), 65, "no checkpoint in " + other + ": " + text);
     program::expect_error(sample(other, "--prompt=a"), 65, "no checkpoint in " + other);
   };
-  expect_named("adapter_config.json", "it has an adapter without its base model");
-  expect_named("model.gguf", "it has GGUF weights; expected config.json");
+  expect_named("adapter_config.json", "adapter_config.json merge_and_unload()");
+  expect_named("model.gguf", "GGUF config.json");
   expect_named("model.safetensors", "it has weights without config.json");
-  expect_named("models--a--b/x", "it is a cache of the Hugging Face hub");
+  expect_named("models--a--b/x", "models--*/snapshots/*");
   fs::create_directories(other + "/snapshots");
   fs::remove_all(other + "/models--a--b");
   fs::create_directories(other + "/refs");
-  program::expect_error(call("eval", other), 65, "expected one of the folders in " + other);
+  program::expect_error(call("eval", other), 65,
+                        "no checkpoint in " + other + ": " + other + "/snapshots");
   test_support::write_text(model_ + "/adapter_config.json", "{}");
-  const std::string notice = "adapter_config.json is not used; the weights are those of the base";
-  EXPECT_CONTAINS(expect_success(sample(model_, "--prompt-ids=104")).err, notice);
-  EXPECT_CONTAINS(expect_success(train({})).err, notice);
+  const std::string notice = "adapter_config.json base";
+  EXPECT_VALUES(expect_success(sample(model_, "--prompt-ids=104")).err, notice);
+  EXPECT_VALUES(expect_success(train({})).err, notice);
 }
 
 TEST_F(PublishedText, IsNotOverwritten) {
@@ -356,7 +357,7 @@ TEST_F(PublishedText, IsNotOverwritten) {
   const auto written = [&](const std::string& folder) {
     return call("export", folder_ / "run", "--format hf -o", folder);
   };
-  program::expect_error(written(model_), 73, "has the weights that the run began with");
+  program::expect_error(written(model_), 73, model_ + " weights");
   expect_success(written(folder_ / "again"));
   expect_success(written(folder_ / "again"));  // its own file
   test_support::write_text(folder_ / "again/model.safetensors.index.json", "{}");
@@ -400,9 +401,7 @@ TEST_F(PublishedText, IdsNeedNoTokenizerThatIsRead) {
     const CommandResult sampled = expect_success(sample(of, "--prompt-ids=104,101"));
     EXPECT_EQ(sampled.out, ids);
     EXPECT_EQ(std::ranges::count(sampled.err, '\n'), 1) << sampled.err;
-    EXPECT_CONTAINS(sampled.err, "warning: " + of);
-    EXPECT_CONTAINS(sampled.err, fault);
-    EXPECT_CONTAINS(sampled.err, "only the model's settings end a text");
+    EXPECT_VALUES(sampled.err, "warning: " + of + fault + " settings");
   };
   std::string other = tokenizer_;
   other.replace(other.find("\"type\":\"BPE\""), 12, "\"type\":\"BPE\",\"byte_fallback\":true");
@@ -437,7 +436,7 @@ TEST(BuiltInGpt, IsExportedAsGpt2) {
                       folder / "own/step-00000002.ckpt", folder / "again/step-00000001.ckpt"));
   program::expect_error(
       call("export", folder / "own", "--format hf --dataset mnist -o", folder / "gpt"), 2,
-      "--dataset is for ONNX: a model of Hugging Face reads token ids");
+      "--dataset ONNX: Hugging Face");
   expect_success(train("mlp", argv("--synthetic-shape 4x4x1 --model mlp")));
   program::expect_error(call("export", folder / "mlp", "--format hf -o", folder / "mlp-hub"), 78,
                         "model 'mlp' transformers");

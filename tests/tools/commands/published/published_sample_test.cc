@@ -95,14 +95,12 @@ TEST_P(PublishedMistral, TextsBeyondTheWindowAreAnError) {
   for (const std::string& of : {model_, folder_ / "run"}) {
     EXPECT_EQ(sampled(of, prompt, 4), continued(prompt, 4, 16));
     program::expect_error(call("sample -n 5", of, "--prompt-ids", id_list(prompt)), 78,
-                          "'sliding_window' is 16; supported: texts of as many tokens, not 17, the "
-                          "prompt's 12 and -n 5; lower -n");
+                          "'sliding_window' 16; 17, 12 -n 5;");
   }
   // The largest -n would need memory for as many positions.
   set("\"sliding_window\": 16", "\"sliding_window\": null");
   program::expect_error(call("sample -n 1000000000000", model_, "--prompt-ids 1,2"), 78,
-                        "-n 1000000000000 and the prompt's 2 tokens: expected at most 16777216 "
-                        "tokens together");
+                        "-n 1000000000000 2 16777216");
 }
 INSTANTIATE_TEST_SUITE_P(Window, PublishedMistral, testing::Values("mistral"),
                          [](const auto& test) { return test.param; });
@@ -147,7 +145,7 @@ TEST_P(PublishedFiles, AreSampledAfterAnImport) {
 
 TEST_P(PublishedFiles, WeightsAloneAreNamed) {
   const std::string weights = model_ + "/model.safetensors",
-                    expected = "; expected --model DIR, its folder with config.json";
+                    expected = weights + ": --model DIR, config.json";
   program::expect_error(
       call("train --dataset tokens --context 6 --batch-size 4 --threads 1 --steps 1 --model "
            "gpt-nano --data-dir",

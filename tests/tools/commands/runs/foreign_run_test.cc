@@ -215,15 +215,12 @@ TEST_F(ForeignRun, NumbersOfADefinitionAreLimited) {
            "\n[[layer]]\nkind = \"flatten\"\n" + end;
   };
   const std::pair<std::string, std::string> cases[] = {
-      {image("pad_channels", "before = 288230376151711744"), "before must be at most 2147483647"},
-      {image("conv2d", "out_channels = 1\npadding = 288230376151711744"),
-       "padding must be at most 2147483647"},
+      {image("pad_channels", "before = 288230376151711744"), "before 2147483647"},
+      {image("conv2d", "out_channels = 1\npadding = 288230376151711744"), "padding 2147483647"},
       {image("conv2d", "out_channels = 1\npadding = 2147483647\nstride = 2147483647"),
        "layer 'a' (conv2d)"},
-      {image("max_pool2d", "stride = 9223372036854775807\npadding = 1"),
-       "stride must be at most 2147483647"},
-      {image("embedding", "vocabulary = 2\nwidth = 4611686018427387904"),
-       "width must be at most 2147483647"}};
+      {image("max_pool2d", "stride = 9223372036854775807\npadding = 1"), "stride 2147483647"},
+      {image("embedding", "vocabulary = 2\nwidth = 4611686018427387904"), "width 2147483647"}};
   for (const auto& [definition, words] : cases) {
     write_text(folder_ / "net.toml", definition);
     fs::remove_all(run_);

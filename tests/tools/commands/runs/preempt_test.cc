@@ -72,7 +72,7 @@ TEST(Stopping, ASecondSignalEndsAtOnceAndSaysSo) {
   // A handler that is interrupted before its first instruction counts as the second signal.
   EXPECT_TRUE(result.exit_code == 128 + SIGTERM || result.exit_code == 128 + SIGINT)
       << result.exit_code << ": " << result.err;
-  EXPECT_CONTAINS(result.err, "engine: a second signal: ended at once, without saving");
+  EXPECT_VALUES(result.err, "second signal: without saving");
 }
 
 TEST(Preemption, WorksWithEveryBackend) {
@@ -165,7 +165,7 @@ TEST(Preemption, AStopDoesNotWaitForARankThatDoesNotCome) {
     ASSERT_TRUE(running) << results[0].err << results[1].err;
     EXPECT_EQ(results[0].exit_code, 128 + SIGTERM) << backend.name << ": " << results[0].err;
     EXPECT_EQ(results[1].exit_code, 69) << backend.name << ": " << results[1].err;
-    EXPECT_CONTAINS(results[0].err, ", waiting no longer for other ranks: saved ");
+    EXPECT_VALUES(results[0].err, "waiting ranks: saved");
 
     const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
     const std::int64_t step = io::load_checkpoint(newest).global_step;
@@ -309,8 +309,7 @@ TEST_F(Requeue, ATaskOfAnArrayGoesBackAloneAndAFailureIsSaid) {
   const CommandResult stopped =
       interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, Receiver::kParent, environment);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
-  EXPECT_CONTAINS(stopped.err,
-                  "scontrol requeue 4700_11 ended with status 3; the job was not requeued");
+  EXPECT_VALUES(stopped.err, "scontrol requeue 4700_11 status 3; not requeued");
   EXPECT_EQ(test_support::read_text(folder_ / "told"), "requeue 4700_11\n");
 }
 
@@ -321,7 +320,7 @@ TEST_F(Requeue, IsRefusedBeforeTheTrainingWhereItCannotWork) {
   const CommandResult name =
       run_command(training(folder_ / "run", "1", {"--preempt-signal", "USR3"}));
   EXPECT_EQ(name.exit_code, 78);
-  EXPECT_CONTAINS(name.err, "expected signals of USR1, USR2, XCPU, TERM and INT");
+  EXPECT_VALUES(name.err, "--preempt-signal 'USR3' USR1, USR2, XCPU, TERM INT");
 }
 
 }  // namespace

@@ -59,19 +59,15 @@ TEST_F(RunFolderCli, ASecondRunDoesNotTouchTheFirst) {
 
 // A job that is killed while it reads its data has written no run.json.
 TEST_F(RunFolderCli, AJobThatHasNotBegunToTrainIsNoRunAndDoesNotBlockOne) {
-  const std::string unstarted =
-      dir() +
-      ": its job has not begun to train (run.lock or log.txt, but no run.json and no checkpoint)";
+  const std::string unstarted = dir() + ": not begun run.lock log.txt, no run.json no checkpoint";
   for (const bool resumes : {false, true}) {
     fs::remove_all(dir());
     fs::create_directory(dir());
     test_support::write_text(dir() + "/log.txt", "2026-01-02T03:04:05.678Z waiting for rank 1\n");
     test_support::write_text(dir() + "/run.lock", "");
-    expect_end(
-        resume(), 78,
-        {"--resume " + unstarted + "; start it with --save-dir " + dir() + " and its options"});
+    expect_end(resume(), 78, {"--resume " + unstarted + " --save-dir " + dir()});
     for (const std::string command : {"top", "report", "eval"})
-      expect_end(call(command, dir()), 65, {"error: " + unstarted + "\n"});
+      expect_end(call(command, dir()), 65, {"error: " + unstarted});
     expect_success(resumes ? train("--resume auto") : train());
     EXPECT_EQ(epochs_of(dir()), 1);
     expect_success(call("top", dir()));
@@ -92,17 +88,14 @@ TEST_F(RunFolderCli, AnElasticRunOfOneHostNeedsOnlyItsFolderToo) {
   expect_success(train("--spawn 2 --elastic --rdzv-timeout 300"));
   expect_end(resume("--epochs 2"), 0, {"changed: epochs 1 -> 2"});
   EXPECT_EQ(epochs_of(dir()), 2);
-  expect_end(train("--elastic --overwrite"), 78,
-             {"--elastic", "expected MIN:MAX, as 2:4, where --spawn does not say MAX"});
+  expect_end(train("--elastic --overwrite"), 78, {"--elastic MIN:MAX, 2:4, --spawn MAX"});
 }
 
 // As in PyTorch, whose first step makes the gradient the momentum.
 TEST_F(RunFolderCli, AddedMomentumStartsFromZero) {
   expect_success(train("--momentum 0"));
   expect_end(resume("--epochs 2 --momentum 0.9"), 0,
-             {"momentum 0 -> 0.9 (--momentum)",
-              "has no momentum for the optimizer: it starts from "
-              "zero"});
+             {"momentum 0 -> 0.9 (--momentum)", "no momentum optimizer: zero"});
   EXPECT_EQ(epochs_of(dir()), 2);
 }
 
@@ -186,7 +179,7 @@ TEST_F(RunFolderCli, OtherDataAreRefused) {
   expect_success(engine(train));
   rows.replace(rows.find("3,3,"), 4, "3,4,");
   test_support::write_text(csv, rows);
-  expect_end(resume("--epochs 2"), 78, {"was trained on other data", "--allow-change data"});
+  expect_end(resume("--epochs 2"), 78, {dir() + " --allow-change data"});
   expect_success(resume("--epochs 2 --allow-change data"));
 }
 
@@ -222,7 +215,7 @@ TEST_F(RunFolderCli, AModelFromAFileIsKeptInTheRun) {
   std::vector<std::string> again =
       quick_train(argv("--save-dir", dir(), "--resume auto --epochs 2"));
   again[2] = toml;
-  expect_end(engine(again), 78, {"was trained with other layers", "--allow-change model"});
+  expect_end(engine(again), 78, {dir() + " layers --allow-change model"});
   EXPECT_EQ(engine({"eval", dir()}).out, before.out);
 
   fs::remove(toml);
@@ -286,9 +279,8 @@ TEST_F(RunFolderCli, ABestCheckpointThatIsMissingIsAnError) {
   expect_success(train("--epochs 2 --keep-last 0 --save-every 1"));
   const fs::path newest = io::find_newest_checkpoint(dir(), nullptr);
   test_support::write_text(dir() + "/best", "step-00000099.ckpt\n");
-  const std::vector<std::string> words{
-      dir() + ": `best` names step-00000099.ckpt, which does not exist; the newest checkpoint is " +
-      newest.filename().string() + ": give the path of a checkpoint\n"};
+  const std::vector<std::string> words{dir() + ": `best` step-00000099.ckpt, not exist; newest " +
+                                       newest.filename().string()};
   expect_end(call("eval", dir()), 65, words);
   expect_end(call("export", dir(), "-o", folder_ / "a.safetensors"), 65, words);
   expect_end(call("predict", dir(), folder_ / "a.png"), 65, words);
@@ -317,7 +309,7 @@ TEST_F(RunFolderCli, ACheckpointOfTheRunIsGoneOnFromInItsFolder) {
   const CommandResult more = call("train --resume", old, "--epochs 3 --lr 0.02");
   expect_end(more, 0,
              {"changed: epochs 4 -> 3 (--epochs)", "lr ",
-              "10 checkpoints newer than step 10 moved to " + dir() + "/given-up-1"});
+              "10 checkpoints step 10 moved to " + dir() + "/given-up-1"});
   EXPECT_EQ(epochs_of(dir()), 3);
   EXPECT_TRUE(fs::exists(dir() + "/given-up-1/step-00000020.ckpt"));
 
@@ -367,7 +359,7 @@ TEST_F(RunFolderCli, ARunWithoutACheckpointBeginsAnewAndSaysSo) {
   expect_success(train("--lr 0.03"));
   for (const char* name : {"/step-00000005.ckpt", "/latest", "/best"}) fs::remove(dir() + name);
   expect_end(resume("--lr 0.01"), 0,
-             {"has no checkpoint yet: it begins from step 0", "changed: lr 0.03 -> 0.01 (--lr)"});
+             {dir() + " no checkpoint yet: step 0", "changed: lr 0.03 -> 0.01 (--lr)"});
   EXPECT_CONTAINS(read_text(dir() + "/run.json"), "lr 0.03 -> 0.01");
 }
 

@@ -83,8 +83,7 @@ TEST_F(Submit, AJobGoesBackAsLongAsItAdvances) {
   for (int i = 0; i < 5; ++i) {
     const CommandResult result = run_job(script);
     EXPECT_EQ(result.exit_code, 75);
-    EXPECT_CONTAINS(result.err,
-                    "job 12 goes back into the queue: training ended with exit code 75");
+    EXPECT_VALUES(result.err, "job 12 queue: exit code 75");
     EXPECT_EQ(scheduler_calls(), requeues += "requeue 12\n");
   }
 }
@@ -172,10 +171,7 @@ TEST_F(Submit, AJobThatIsGoneIsNoSuccess) {
   make("scontrol", "echo '   JobState=NODE_FAIL Reason=NodeDown'; echo '   ExitCode=0:9'");
   const CommandResult result = submit({}, {"--save-dir", folder_ / "run"});
   EXPECT_EQ(result.exit_code, 69) << result.err;
-  program::expect_words(result.err, {"job 12 has left the queue, and its script has not noted an "
-                                     "end in " +
-                                         (folder_ / "run"),
-                                     "SLURM says NODE_FAIL, reason NodeDown, exit code 0:9"});
+  EXPECT_VALUES(result.err, "job 12 " + (folder_ / "run") + " NODE_FAIL, NodeDown, exit code 0:9");
 }
 
 TEST_F(Submit, AnInterruptStopsOnlyTheFollowing) {
@@ -186,7 +182,7 @@ TEST_F(Submit, AnInterruptStopsOnlyTheFollowing) {
   ASSERT_TRUE(following.writes_err("job 12: RUNNING on n1"));
   kill(following.pid(), SIGINT);
   EXPECT_EQ(following.wait(), 130);
-  EXPECT_CONTAINS(following.err(), "job 12 continues; engine submit --status 12 shows it");
+  EXPECT_VALUES(following.err(), "job 12 engine submit --status 12");
   EXPECT_EQ(scheduler_calls(), "");
   // The run has one job at a time.
   program::expect_error(submit({}, {"--save-dir", folder_ / "run"}), 73,
@@ -213,7 +209,7 @@ TEST_F(Submit, AnArrayHasAFolderForEachRun) {
   }
   program::expect_words(read_text(folder_ / "s0/job.sh"), {"#SBATCH --array=0-4:2\n"});
   const auto failed = submit(argv("--array 0-1"), {"--save-dir", folder_ / "one"});
-  program::expect_error(failed, 78, "expected one for each run, --save-dir with %a");
+  program::expect_error(failed, 78, "--save-dir %a");
 }
 
 struct Mistake {
@@ -246,25 +242,19 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
       {2, "leave --spawn out", {}, argv(saved, "--spawn 2")},
       {2, "--overwrite would start over", {}, argv(saved, "--overwrite")},
       {2, "submit is for training", {}, argv(saved, "--dry-run")},
-      {78, "would go back to it in each turn", {}, argv(saved, "--resume", checkpoint)},
+      {78, "--resume x.ckpt --resume DIR, --init-from", {}, argv(saved, "--resume", checkpoint)},
       {78, "--time '2h': expected", argv("--time 2h"), saved},
-      {78, "leaves no time to train", argv("--time 2"), saved},
+      {78, "--time 2 120 s, --signal-before 120 s", argv("--time 2"), saved},
       {78, "--nodes '4-2'", argv("--nodes 4-2"), argv(saved, "--elastic 2:4")},
       {78, "give train --elastic MIN:MAX", argv("--nodes 2-4"), saved},
       {78, "--mem 'much'", argv("--mem much"), saved},
       {2, "submit sets --output itself", argv("--sbatch output=x"), saved},
-      {2, "give it as submit's own --nodes", argv("--sbatch=--nodes=3"), saved},
+      {2, "--sbatch nodes=3: --nodes", argv("--sbatch=--nodes=3"), saved},
       {2, "--sbatch '': expected", argv("--sbatch=--"), saved},
-      {2,
-       "--setup 'echo \"hi' is no line of shell: unexpected EOF",
-       {"--setup", "echo \"hi"},
-       saved},
-      {2,
-       "--setup 'a\\nb': expected one line of shell; give the option",
-       {"--setup", "a\nb"},
-       saved},
+      {2, "--setup 'echo \"hi' shell: unexpected EOF", {"--setup", "echo \"hi"}, saved},
+      {2, "--setup 'a\\nb': one line", {"--setup", "a\nb"}, saved},
       {2, "--program 'apptainer exec \"x' is no line", {"--program", "apptainer exec \"x"}, saved},
-      {2, "--program '': expected one line of shell", {"--program", ""}, saved},
+      {2, "--program '': one line", {"--program", ""}, saved},
       {2, "needs --print", argv("--scheduler pbs"), saved},
       {2, "are for slurm", argv("--scheduler sge --print --array 0-3"), saved}};
   for (const Mistake& mistake : mistakes)
@@ -273,7 +263,8 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
   program::expect_error(submit_alone({}), 2, "nothing to submit");
   program::expect_error(submit_alone(argv("verify a b")), 2, "cannot submit 'verify'");
   program::expect_error(submit_alone(argv("--status 12 train")), 2, "stand alone");
-  program::expect_error(submit_alone(argv("--status", folder_.path())), 65, "no job of this run");
+  program::expect_error(submit_alone(argv("--status", folder_.path())), 65,
+                        folder_.path().string() + ": job-N.txt");
   program::expect_error(submit_alone(argv("--status nothing")), 65, "folder run");
   make("scontrol", "echo 'scontrol: fatal: no configuration source' >&2; exit 1");
   program::expect_error(
@@ -286,8 +277,7 @@ TEST_F(Submit, MistakesAreFoundBeforeTheQueue) {
 TEST_F(Submit, WithoutSlurmItSaysWhatToDo) {
   const CommandResult result = test_support::engine(
       argv("submit", program::quick_train({"--save-dir", folder_ / "run"})), {{"PATH", "/none"}});
-  program::expect_error(result, 78, "sbatch of SLURM is not on the PATH");
-  EXPECT_CONTAINS(result.err, "engine submit --print prints the script");
+  program::expect_error(result, 78, "sbatch SLURM PATH engine submit --print");
   EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
 

@@ -61,7 +61,7 @@ TEST_F(Tokenize, ALimitOfTheFileIsNamed) {
   write_text(tokenizer_, json);
   const auto made = expect_success(call("tokenize --val-fraction 0 --tokenizer", tokenizer_, "-o",
                                         data_, write("a.txt", "hello hello hello")));
-  EXPECT_CONTAINS(made.err, "'truncation' not applied: token files have whole texts");
+  EXPECT_VALUES(made.err, tokenizer_ + ": 'truncation' not applied:");
   EXPECT_GT(ids("train.npy").size(), 4U);
 }
 
@@ -143,16 +143,16 @@ TEST_F(Tokenize, SaysWhatIsWrong) {
   expect_error(with({write("wider.txt", wider)}), 65, "UTF-32; expected UTF-8");
   expect_error(with({folder_ / "none.txt"}), 65, "none.txt");
   const std::string packed("\x1F\x8B\x08\0\0\0\0\0\0\3", 10);
-  expect_error(with({write("small.txt.gz", packed)}), 78, "name the texts for validation");
+  expect_error(with({write("small.txt.gz", packed)}), 78, "small.txt.gz --val");
   expect_error(call("tokenize --tokenizer", folder_ / "a.txt", "-o", data_, text), 65,
                "expected tokenizer.json");
   expect_error(with({text, "--val", text, "--val-fraction", "0.5"}), 2, "--val-fraction");
   expect_error(with({write("empty.txt", "")}), 65, "empty.txt: found no text");
   expect_error(with({text, "--val", folder_ / "empty.txt"}), 65, "empty.txt: found no text");
-  expect_error(with({text}), 65, "the last 0.1 of all texts, for validation, has no line");
+  expect_error(with({text}), 65, "last 0.1 no line");
   EXPECT_FALSE(std::filesystem::exists(data_ + "/train.npy"));
-  EXPECT_CONTAINS(expect_success(with({text, "--val-fraction", "0"})).out,
-                  "val.npy has no tokens, and training needs some: name texts with --val");
+  EXPECT_VALUES(expect_success(with({text, "--val-fraction", "0"})).out,
+                "val.npy no tokens, --val");
   expect_error(with({text}), 73, "train.npy exists; --overwrite replaces it");
   write("data/train.bin", "");
   expect_error(with({text, "--overwrite"}), 73, "train.bin exists; choose another folder");
@@ -168,7 +168,7 @@ TEST_F(Tokenize, SaysThatNothingSeparatesTexts) {
                                separator, "--val", b, a))
         .out;
   };
-  EXPECT_CONTAINS(out("--threads=1"), "No token is between the texts");
+  EXPECT_CONTAINS(out("--threads=1"), "No token");
   for (const char* separator : {"none", "<|eot|>"})
     EXPECT_EQ(out(std::string("--separator=") + separator).find("No token"), std::string::npos);
 }

@@ -117,10 +117,8 @@ TEST(Agreement, RanksWithShuffledLabelsAreTold) {
         });
       },
       kImages);
-  expect_on_all(
-      results, 76,
-      {"engine: error: the ranks have read different data: training labels: rank 0 (host ",
-       ") has digest ", ", rank 1 (host "});
+  expect_on_all(results, 76,
+                {"engine: error: different data: training labels: rank 0 digest rank 1 digest"});
 }
 
 TEST(Agreement, AnotherEncryptionIsToldWithBothValues) {

@@ -63,11 +63,10 @@ TEST(AveragingProgram, TellsThePlanWhatWasSentAndTheSpread) {
   const CommandResult result =
       expect_success(train_two_ranks({"--sync", "slowmo", "--sync-every", "500", "--epochs", "2",
                                       "--metrics", folder / "m.jsonl", "--average-state", "all"}));
-  expect_words(result.out,
-               {"sync slowmo every 500, alpha 1 beta 0.5",
-                "Averaging: parameters every 500 steps: 0 averagings by the", "= 500 10 steps 5",
-                "no outer step", "Spread of the replicas before averaging 1: ",
-                "6/6 2 times 10 steps 0 outer", "Bytes sent by rank 0: "});
+  expect_words(result.out, {"sync slowmo every 500, alpha 1 beta 0.5",
+                            "Averaging: parameters every 500 steps: 0 averagings by the",
+                            "= 500 10 steps 5", "no outer step", "Spread averaging 1: ",
+                            "6/6 2 times 10 steps 0 outer", "Bytes sent by rank 0: "});
   const std::string metrics = test_support::read_text(folder / "m.jsonl");
   expect_words(metrics, {"\"event\":\"averaging\",\"step\":10,\"epoch\":1,\"time\":",
                          "\"averagings\":2,\"bytes_sent\":", "\"spread\":"});

@@ -38,9 +38,7 @@ void expect_equal_models(const TemporaryDirectory& folder) {
 }
 
 constexpr const char* kOwnMoments = "--sync params --sync-every 2 --momentum 0.9";
-constexpr const char* kTellsOneState =
-    " has an optimizer state for each rank: all ranks take that of rank 0, because the next steps "
-    "average gradients over them";
+constexpr const char* kTellsOneState = ".ckpt optimizer state for each rank: all rank 0, gradients";
 
 TEST(ResumedAveraging, RanksThatAverageGradientsBeginWithOneOptimizerState) {
   for (const std::string policy :
@@ -99,8 +97,8 @@ TEST(ResumedAveraging, TellsThatIndependentModelsAreDropped) {
     const TemporaryDirectory folder;
     const CommandResult result = resumed(folder, "--sync none --momentum 0.9", policy);
     expect_equal_models(folder);
-    expect_words(result.out + result.err, {" has a model for each of its 3 ranks: all ranks take "
-                                           "rank 0's state, the other models are dropped"});
+    expect_words(result.out + result.err,
+                 {".ckpt model each 3 ranks: all rank 0's state, dropped"});
   }
 }
 
@@ -133,7 +131,7 @@ TEST(ResumedAveraging, CountsTheAveragingsOfItsOwnKind) {
   const TemporaryDirectory other;
   const CommandResult later =
       resumed(other, kOwnMoments, "--sync post-local --sync-every 2 --sync-warmup 8");
-  expect_words(later.out, {"in each of 4 steps, then averaged 6/6 parameters 0 times in 0 steps"});
+  expect_words(later.out, {"4 steps, 6/6 parameters 0 times 0 steps"});
 }
 
 // The line of changes has the names of dropped options with their values.

@@ -79,9 +79,9 @@ TEST(DryRun, ShowsModelMemoryAndOptionsAndWritesNothing) {
                   "--batch-size 32 --spawn 2 --threads 1 --sync params --sync-every 4 --save-dir",
                   folder / "run", "--metrics", folder / "m.jsonl", "--dry-run"),
              {{"ENGINE_SEED", "9"}}));
-  expect_words(result.out, {"2 ranks x", "Averaging: ", "conv2d", "total", "Memory (MiB)",
-                            "activations", "sync-every", "--sync-every", "ENGINE_SEED", "default",
-                            "A dry run: nothing was trained or written."});
+  expect_words(result.out,
+               {"2 ranks x", "Averaging: ", "conv2d", "total", "Memory (MiB)", "activations",
+                "sync-every", "--sync-every", "ENGINE_SEED", "default", "A dry run:"});
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << result.out;
 }
 
@@ -114,7 +114,7 @@ TEST(LrFind, PrintsTheCurveAndASuggestionAndKeepsNothing) {
       quick_train(argv("--lr-find 1e-4:100 --steps 60 --save-dir", folder / "run", "--metrics",
                        folder / "m.jsonl", "--spawn 2"));
   const CommandResult result = expect_success(engine(arguments));
-  expect_words(result.out, {"smooth", "The loss falls fastest at lr ", "Suggestion: --lr "});
+  expect_words(result.out, {"smooth", "fastest at lr ", "Suggestion: --lr "});
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
   const std::string metrics = test_support::read_text(folder / "m.jsonl");
   expect_words(metrics, {"\"event\":\"step\",\"step\":1,", "\"lr\":1e-04,", "\"event\":\"lr_find\"",

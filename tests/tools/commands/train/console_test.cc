@@ -137,7 +137,7 @@ TEST(Console, APipeThatNobodyReadsIsRefused) {
   for (const std::string option : {"metrics", "log-file"}) {
     const CommandResult run = engine(quick_train({"--" + option, pipe}));
     EXPECT_EQ(run.exit_code, 73);
-    expect_words(run.err, {option + " " + pipe + ": cannot create: nobody reads this pipe"});
+    expect_words(run.err, {option + " " + pipe + ": cannot create: pipe"});
   }
 }
 
@@ -151,8 +151,7 @@ CommandResult limited(const std::string& limit, const std::vector<std::string>& 
 }
 
 TEST(Console, ALimitOnStacksThatIsTooLowIsSaidAtOnce) {
-  program::expect_error(limited("-s 64", {"--spawn", "2"}), 78,
-                        "the limit of a stack is 64 KiB (ulimit -s), expected at least 256");
+  program::expect_error(limited("-s 64", {"--spawn", "2"}), 78, "stack 64 KiB (ulimit -s), 256");
   expect_success(limited("-s 256", {"--spawn", "2"}));
 }
 
@@ -235,7 +234,7 @@ TEST(Console, TextThatNobodyReadIsCountedWhenTheReaderGoesOn) {
   for (ssize_t n; (n = read(training.out[0], piece.data(), piece.size())) > 0;)
     text.append(piece.data(), static_cast<std::size_t>(n));
   EXPECT_EQ(training.wait(), 0);
-  expect_words(text, {" lines are missing here: nobody read this stream", "Training completed in"});
+  expect_words(text, {"lines missing here:", "Training completed in"});
 }
 
 TEST(Console, WithoutLogEveryALineASecondIsShownAndMoreArePlotted) {
@@ -342,9 +341,8 @@ TEST(Console, RefusesWhatContradictsItself) {
     program::expect_error(engine(quick_train(more)), code, words);
   };
   refused({"--quiet", "--verbose"}, 78, "--quiet requires that --verbose is not given");
-  refused({"--progress", "rich", "--log-format", "json"}, 78,
-          "--progress rich requires a console with lines of text");
-  refused({"--log-ranks", "0,x"}, 78, "expected all, or numbers of ranks from 0, as 0,2");
+  refused({"--progress", "rich", "--log-format", "json"}, 78, "--progress rich console");
+  refused({"--log-ranks", "0,x"}, 78, "--log-ranks '0,x' all, 0, 0,2");
   refused({"--log-ranks", "1"}, 78, "--log-ranks names rank 1, but ranks go from 0 to 0");
   refused({"--log-file", "/nowhere/x/y.log"}, 73, "log-file /nowhere/x/y.log: cannot create");
 }

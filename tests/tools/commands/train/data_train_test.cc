@@ -130,11 +130,11 @@ TEST(SpawnAlone, StartsARankForEachProcessorAndSaysWhy) {
   const std::vector<std::string> arguments = argv(
       "train --spawn --model mlp --dataset synthetic --synthetic-size 64 --steps 1 --threads 1");
   const CommandResult cores = expect_success(engine(arguments, {{"CUDA_VISIBLE_DEVICES", ""}}));
-  EXPECT_CONTAINS(cores.err, "core that this process may use: no GPU is visible");
+  EXPECT_VALUES(cores.err, "core no GPU");
   std::vector<std::string> on_cpu = arguments;
   on_cpu.insert(on_cpu.end(), {"--device", "cpu", "--dry-run"});
   const CommandResult kept = engine(on_cpu, {{"CUDA_VISIBLE_DEVICES", "0,1,2"}});
-  EXPECT_CONTAINS(kept.err, "core that this process may use (--device cpu)");
+  EXPECT_VALUES(kept.err, "core (--device cpu)");
 }
 
 TEST(FileShards, AreToldByEveryRankAndADryRunAndAreTheTrainingPart) {
@@ -183,10 +183,7 @@ TEST(FileShards, AreDividedAmongOtherRanksInTheMiddleOfAnEpoch) {
         resumed{"--shard", "file", "--resume", "auto"};
     expect_success(run(name, "2", "3", file));
     const CommandResult three = expect_success(run(name, "3", "5", resumed));
-    EXPECT_CONTAINS((three.out + three.err),
-                    "--shard file: 19 of 37 samples of epoch 1 are left of the parts of 2 "
-                    "ranks; 3 ranks divide them among themselves")
-        << three.out << three.err;
+    EXPECT_VALUES(three.out + three.err, "--shard file: 19 37 samples epoch 1 2 ranks; 3 ranks");
     expect_success(run(name, "3", "6", resumed));
     expect_success(run(name, "2", "7", resumed));
     EXPECT_NEAR(sum_of_losses(name), once, 1e-9 * once);
@@ -381,7 +378,7 @@ TEST(TokenFiles, ThatBecomeShorterEndTheRunWithOneLine) {
   ASSERT_TRUE(run.writes_out("Step [2/")) << run.err();
   std::filesystem::resize_file(folder / "train.bin", 1000);
   EXPECT_EQ(run.wait(), 65) << run.err();
-  EXPECT_CONTAINS(run.err(), "train.bin: has become shorter since it was opened");
+  EXPECT_VALUES(run.err(), "train.bin: shorter");
 }
 
 }  // namespace

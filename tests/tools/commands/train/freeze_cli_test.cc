@@ -50,7 +50,7 @@ TEST(Freeze, IsToldAndKeptByCheckpointsAndResumedRuns) {
   expect_success(engine({"verify", end, folder / "run/step-00000008.ckpt"}));
 
   expect_error(call("train --resume", folder / "run", "--steps 10 --freeze fc.*"), 78,
-               "was trained with --freeze layer1.*, asked for is fc.*");
+               (folder / "run") + " --freeze layer1.*, fc.*");
   expect_success(
       call("train --resume", folder / "run", "--steps 10 --freeze fc.* --allow-change freeze"));
   const std::string names = differing(folder / "run/step-00000010.ckpt", end);

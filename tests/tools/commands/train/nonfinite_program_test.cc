@@ -158,7 +158,7 @@ TEST_F(EvaluationNotFinite, IsNeverTheBest) {
     expect_words(metrics(), {"\"loss\":null,\"accuracy\":null"});
     EXPECT_LACKS(metrics(), "\"best\":true");
     const CommandResult eval = call("eval", folder_ / "run", "--threads 1");
-    program::expect_error(eval, 65, "the model's output on arrays is not finite (NaN or infinity)");
+    program::expect_error(eval, 65, "output arrays not finite NaN infinity");
     EXPECT_LACKS(eval.out, "accuracy");
     expect_success(call("eval", folder_ / "run", "--split train --threads 1"));
     fs::remove_all(folder_ / "run");
@@ -166,12 +166,54 @@ TEST_F(EvaluationNotFinite, IsNeverTheBest) {
   }
 }
 
+// The second of four steps has a sample whose outputs are not finite.
+std::vector<std::string> train_average(const TemporaryDirectory& folder,
+                                       const std::vector<std::string>& more) {
+  std::vector<float> x(24 * 64);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * i % 23) / 23;
+  std::vector<std::int64_t> y(24);
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<std::int64_t>(i % 3);
+  const auto save = [&](const char* name) {
+    io::save_npz(
+        {array_fixture::array_of("x", {24, 1, 8, 8}, x), array_fixture::array_of("y", {24}, y)},
+        folder / name);
+  };
+  save("test.npz");
+  x[8 * 64] = 3e38F;
+  save("train.npz");
+  return argv("train --model convnet --dataset arrays --epochs 2 --batch-size 6 --threads 1",
+              "--average-last 1 --no-shuffle --data-dir", folder / ".", "--save-dir",
+              folder / "run", "--eval-every 0", more);
+}
+
+TEST(AverageOfEpochs, SaysWhichStepsItIsWithout) {
+  for (const char* ranks : {"1", "2"}) {
+    const TemporaryDirectory folder;
+    const CommandResult result =
+        expect_success(engine(train_average(folder, {"--on-nonfinite", "skip", "--spawn", ranks})));
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    expect_words(result.err, {"engine: warning: ", " 1 of 4 steps,"});
+    expect_success(call("eval", folder / "run", "--weights average --threads 1"));
+  }
+}
+
+TEST(AverageOfEpochs, SaysThatItIsNotFinite) {
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      expect_success(engine(train_average(folder, {"--on-nonfinite", "continue"})));
+  expect_words(result.err, {"engine: warning: ", ".running_", "--on-nonfinite skip"});
+  const std::string words = "not finite";
+  program::expect_error(call("eval", folder / "run", "--weights average --threads 1"), 65, words);
+  program::expect_error(
+      call("export", folder / "run", "--weights average -o", folder / "average.onnx"), 65, words);
+}
+
 TEST(Diverged, WhereStepsAreSkippedTheyAreCounted) {
   const TemporaryDirectory folder;
   // Two updates make the parameters so large that every loss after them is not finite.
   const CommandResult result = expect_success(train_step_by_step(
       {"--lr", "1e6", "--on-nonfinite", "skip", "--spawn", "2", "--metrics", folder / "m.jsonl"}));
-  expect_words(result.out, {"Skipped steps, whose loss or gradients were not finite: 3\n"});
+  expect_words(result.out, {"Skipped steps, not finite: 3"});
   expect_words(test_support::read_text(folder / "m.jsonl"), {"\"skipped_steps\":3}"});
 }
 

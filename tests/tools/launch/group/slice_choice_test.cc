@@ -115,8 +115,8 @@ TEST(SliceChoice, AvoidsOneSlowLink) {
   // 5 s for 0.1 GB over the slow link in halves; 1.82 s for the interfaces of hosts 2 and 3.
   EXPECT_NEAR(choice.rate / choice.equal_rate, 5 / 1.82, 0.06);
   const std::string text = slices_text(rates, choice, {0, 1, 2, 3});
-  EXPECT_CONTAINS(text, "expected 2.7 times as fast as equal ones");
   EXPECT_VALUES(text, "ranks 0 1 80 Mbit/s 800 Mbit/s");
+  EXPECT_VALUES(text, "2.7 times equal");
 }
 
 TEST(SliceChoice, AHostWithSlowLinksSumsNothing) {
@@ -134,9 +134,8 @@ TEST(SliceChoice, EqualRatesHaveEqualSlices) {
   const SliceChoice choice = choose_slices(rates);
   EXPECT_TRUE(choice.are_equal());
   for (const double share : choice.shares) EXPECT_DOUBLE_EQ(share, 0.2);
-  EXPECT_EQ(slices_text(rates, choice, {0, 2, 4, 6, 8}),
-            "Slices: equal, no others are faster by 10 % (slowest link: ranks 2 and 4, 960 "
-            "Mbit/s; fastest: 1 Gbit/s)");
+  EXPECT_VALUES(slices_text(rates, choice, {0, 2, 4, 6, 8}),
+                "Slices: equal, 10 % ranks 2 4, 960 Mbit/s; 1 Gbit/s");
 }
 
 }  // namespace

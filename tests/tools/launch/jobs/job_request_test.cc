@@ -54,8 +54,8 @@ TEST(JobRequest, MemoryIsOfANode) {
 TEST(JobScript, APathThatSchedulersReadOtherwiseIsRejected) {
   JobRequest request;
   request.folder = "/runs/a\\b";
-  EXPECT_CONTAINS(error_of<io::ConfigError>([&] { static_cast<void>(job_script(request)); }),
-                  "'/runs/a\\b' has a line break or a backslash");
+  EXPECT_VALUES(error_of<io::ConfigError>([&] { static_cast<void>(job_script(request)); }),
+                "'/runs/a\\b' backslash");
 }
 
 TEST(ChildProgram, ReturnsCodeAndOutput) {

@@ -14,6 +14,7 @@
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tools/launch/workers/stop_signals.h"
 #include "tools/launch/workers/worker_group.h"
 #include "tools/report/output/exit_codes.h"
 
@@ -24,9 +25,9 @@ struct Said {
   std::string err;
 };
 
-Said run(const std::function<int(const tools::WorkerPlace&)>& body) {
+Said run(const std::function<int(const tools::WorkerPlace&)>& body, int count = 2) {
   testing::internal::CaptureStderr();
-  const int code = tools::run_worker_processes(2, body);
+  const int code = tools::run_worker_processes(count, body);
   return {code, testing::internal::GetCapturedStderr()};
 }
 
@@ -90,6 +91,29 @@ TEST(WorkerProcesses, ThatOthersMissARankIsNotSaidBesideTheCause) {
   close(reported[1]);
   EXPECT_EQ(said.code, 69);
   EXPECT_EQ(said.err, "engine: error: rank 0: no memory\n");
+}
+
+// It waits for something, and is asked twice to end: the user has sent no signal.
+TEST(WorkerProcesses, ARankThatIsEndedAfterTheLossOfAnotherPrintsNothing) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const Said said = run(
+      [&](const tools::WorkerPlace& place) -> int {
+        char byte = 0;
+        if (place.rank == 1) {
+          EXPECT_EQ(read(ready[0], &byte, 1), 1);
+          raise(SIGKILL);
+        }
+        if (place.rank == 0) throw backends::LostPeerError("rank 1 died");
+        tools::install_stop_signals();
+        EXPECT_EQ(write(ready[1], &byte, 1), 1);
+        for (;;) pause();
+      },
+      3);
+  close(ready[0]);
+  close(ready[1]);
+  EXPECT_EQ(said.code, 128 + SIGKILL);
+  EXPECT_EQ(said.err.find("signal: "), std::string::npos) << said.err;
 }
 
 TEST(WorkerProcesses, TheCauseIsTheFirstLine) {

@@ -301,10 +301,9 @@ TEST(RunConfig, RefusesContradictions) {
                                         "elastic=1:4 elastic-batch=scale reduction-order=canonical",
                                         "elastic=1:4 uneven=drop"};
   for (const char* options : contradictions) EXPECT_THROW(run_of(options), ConfigError) << options;
-  EXPECT_EQ(fault_of(contradictions[0]),
-            "--batch-size is '8' (from --batch-size) and --batch-size-per-device is '8' (from "
-            "--batch-size-per-device) "
-            "exclude each other; give only one");
+  EXPECT_VALUES(fault_of(contradictions[0]),
+                "--batch-size '8' --batch-size --batch-size-per-device '8' "
+                "--batch-size-per-device");
   EXPECT_EQ(
       fault_of(contradictions[2]),
       "--sync-every requires --sync params|post-local|slowmo|diloco|streaming|gossip|auto; --sync "
@@ -323,8 +322,7 @@ TEST(RunConfig, AnOptionThatNeedsAnotherIsCheckedByItsPresenceNotByItsValue) {
               "--crop-padding requires --augment crop; --augment is 'flip' (from --augment)");
   EXPECT_EQ(fault_of("cutout-size=16"), "--cutout-size requires --augment cutout");
   EXPECT_EQ(fault_of("keep-last=3"), "--keep-last requires --save-dir");
-  EXPECT_EQ(fault_of("log-gpu=5"),
-            "--log-gpu requires --save-dir or --metrics FILE: samples go to the metrics");
+  EXPECT_VALUES(fault_of("log-gpu=5"), "--log-gpu --save-dir --metrics FILE");
   EXPECT_EQ(run_of("log-gpu=5 save-dir=run").log_gpu, 5);
   EXPECT_EQ(fault_of("compress=bf16 topk-ratio=0.01"),
             "--topk-ratio requires --compress topk; --compress is 'bf16' (from --compress)");
@@ -334,7 +332,7 @@ TEST(RunConfig, AnOptionThatNeedsAnotherIsCheckedByItsPresenceNotByItsValue) {
   EXPECT_EQ(fault(values),
             "--momentum (from ENGINE_MOMENTUM) requires --optimizer sgd; --optimizer is 'adamw' "
             "(from run.toml:2)");
-  EXPECT_EQ(fault_of("resume=auto"), "--resume auto requires --save-dir: that is where auto looks");
+  EXPECT_VALUES(fault_of("resume=auto"), "--resume auto --save-dir");
   EXPECT_EQ(fault_of("lr-schedule=step"), "--lr-schedule step requires --lr-milestones (30,60)");
 
   const tools::RunConfig cropped = run_of("augment=flip,crop crop-padding=4");
@@ -354,10 +352,8 @@ TEST(RunConfig, EarlyStopIsPatienceAndPerhapsTheLeastImprovement) {
   EXPECT_EQ(stop("1:0.25").best.min_delta, 0.25);
   for (const char* text : {"0", "-1", "x", "2:", ":1", "2:-1", "2:x", "2:1:1", "2:inf"})
     EXPECT_THROW(stop(text), ConfigError) << text;
-  EXPECT_EQ(fault_of("early-stop=2 eval-every=0"),
-            "--early-stop 2 requires evaluations: --eval-every is 0, which is never");
-  EXPECT_EQ(fault_of("keep-best=accuracy"),
-            "--keep-best accuracy requires --save-dir: that is where the best is kept");
+  EXPECT_VALUES(fault_of("early-stop=2 eval-every=0"), "--early-stop 2 --eval-every 0");
+  EXPECT_VALUES(fault_of("keep-best=accuracy"), "--keep-best accuracy --save-dir");
   EXPECT_EQ(run_of("keep-best=loss early-stop=2").best.keep.measure, engine::Measure::kLoss);
 }
 
@@ -379,10 +375,9 @@ TEST(RunConfig, ListenAddresses) {
     EXPECT_EQ(where(own), "127.0.0.1 9400") << own;
   EXPECT_EQ(where("0.0.0.0:0"), "0.0.0.0 0");
   EXPECT_EQ(where("[::]:65535"), ":: 65535");
-  for (const char* none : {":", "a", "9400:", "1.2.3:1", "[::1]", "::1:1", "[127.0.0.1]:1",
-                           "1:65536", ":-1", "0.0.0.0:9400 ", "host:1"})
-    EXPECT_CONTAINS(fault_of({{"prometheus", none}}), "expected a port of this host for itself")
-        << none;
+  for (const std::string none : {":", "a", "9400:", "1.2.3:1", "[::1]", "::1:1", "[127.0.0.1]:1",
+                                 "1:65536", ":-1", "0.0.0.0:9400 ", "host:1"})
+    EXPECT_VALUES(fault_of({{"prometheus", none}}), "--prometheus '" + none + "' --prometheus");
 }
 
 TEST(RunConfig, Devices) {
@@ -404,16 +399,15 @@ TEST(RunConfig, Devices) {
   EXPECT_EQ(names(run_of("devices=cuda:1,cuda:0")), (Names{"cuda:1", "cuda:0"}));
   for (const char* device : {"auto", "cpu", "cuda", "cuda:0", "cuda:31"})
     EXPECT_EQ(to_string(run_of({{"device", device}}).compute.device.device), device);
-  for (const char* list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,",
-                           "0 none", "1024", "0.5", " "})
-    EXPECT_CONTAINS(fault_of({{"gpu-devices", list}}),
-                    "expected distinct device numbers, as '0 1', '0,1' or '0-3', or none")
-        << list;
+  for (const std::string list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,",
+                                 "0 none", "1024", "0.5", " "})
+    EXPECT_VALUES(fault_of({{"gpu-devices", list}}),
+                  "--gpu-devices '" + list + "' '0 1' '0,1' '0-3' none");
   for (const char* device :
        {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:0,1", "cpu:0", "CUDA"})
     EXPECT_VALUES(fault_of({{"device", device}}), "auto cpu cuda cuda:N") << device;
-  for (const char* list : {"cuda:0,cpu:0", "cpu:0,cuda:1", "cuda:0,cuda:0", "cuda"})
-    EXPECT_CONTAINS(fault_of({{"devices", list}}), "different devices of one kind") << list;
+  for (const std::string list : {"cuda:0,cpu:0", "cpu:0,cuda:1", "cuda:0,cuda:0", "cuda"})
+    EXPECT_VALUES(fault_of({{"devices", list}}), "--devices '" + list + "' --devices");
 }
 
 TEST(RunConfig, DevicesAreSaidOnce) {
@@ -460,19 +454,17 @@ TEST(RunConfig, Precision) {
   for (const char* amp : {"O1", "O2"}) EXPECT_EQ(scale(amp, nullptr), "dynamic") << amp;
   EXPECT_EQ(scale("O2", "128"), "128");
   EXPECT_EQ(scale("bf16", "dynamic"), "dynamic");
-  for (const char* s : {"0", "-2", "inf", "nan", "1e99", "off", "x"})
-    EXPECT_CONTAINS(fault_of({{"amp", "O1"}, {"loss-scale", s}}),
-                    "expected dynamic, or a number above 0")
-        << s;
-  EXPECT_CONTAINS(fault_of("loss-scale=128"), "requires --amp bf16|O1|O2");
+  for (const std::string s : {"0", "-2", "inf", "nan", "1e99", "off", "x"})
+    EXPECT_VALUES(fault_of({{"amp", "O1"}, {"loss-scale", s}}),
+                  "--loss-scale '" + s + "' dynamic, 0");
+  EXPECT_VALUES(fault_of("loss-scale=128"), "--loss-scale 128 --amp bf16|O1|O2 CUDA");
   EXPECT_CONTAINS(fault_of("amp=fp16"), "expected one of off, tf32, bf16, O1, O2");
 
   for (const ConfigValues& cpu : {flags("amp=O1 device=cpu"), flags("amp=tf32 gpu-devices=none"),
                                   flags("amp=O2 devices=cpu:0,cpu:1")})
     EXPECT_CONTAINS(fault(cpu), "requires --device cuda: CPUs compute off and bf16");
   EXPECT_EQ(run_of("amp=bf16 device=cpu").compute.precision.half, engine::DType::kBF16);
-  EXPECT_CONTAINS(fault_of("amp=bf16 device=cpu loss-scale=128"),
-                  "--loss-scale 128 requires --device cuda: losses are scaled on CUDA devices");
+  EXPECT_VALUES(fault_of("amp=bf16 device=cpu loss-scale=128"), "--loss-scale 128 --device cuda");
   EXPECT_EQ(run_of("dtype=f64 device=cuda:0").compute.dtype, engine::DType::kF64);
   EXPECT_CONTAINS(fault_of("dtype=f64 amp=O1"), "expected f32 beside --amp O1");
   EXPECT_EQ(to_string(run_of("dtype=f64").compute.device.device), "auto");
@@ -500,16 +492,12 @@ TEST(RunConfig, SchedulesOfAveraging) {
                                "0:1:2", "0:x", ":", "0:1,", "1"})
     EXPECT_THROW(run_of({{"sync", "params"}, {"sync-schedule", schedule}}), ConfigError)
         << schedule;
-  EXPECT_EQ(fault_of("sync=params sync-schedule=0:1,8:4,8:2"),
-            "--sync-schedule is '0:1,8:4,8:2' (from --sync-schedule); expected STEP:K,STEP:K,... "
-            "with ascending steps from 0 and "
-            "each K 1 or more, as 0:1,1000:8");
+  EXPECT_VALUES(fault_of("sync=params sync-schedule=0:1,8:4,8:2"),
+                "--sync-schedule '0:1,8:4,8:2' --sync-schedule STEP:K,STEP:K,... 0 1 0:1,1000:8");
   EXPECT_EQ(fault_of("sync=params sync-every=0")
                 .find("--sync-every is '0' (from --sync-every); expected"),
             0u);
-  EXPECT_EQ(fault_of("sync=post-local"),
-            "--sync post-local requires --sync-warmup W above 0, or a --sync-schedule that begins "
-            "after step 0");
+  EXPECT_VALUES(fault_of("sync=post-local"), "--sync post-local --sync-warmup 0 --sync-schedule 0");
 }
 
 TEST(RunConfig, RangesOfAveraging) {
@@ -524,26 +512,18 @@ TEST(RunConfig, RangesOfAveraging) {
                                                          {"params", "average-state", "momentum:"},
                                                          {"params", "average-state", "second:2"}})
     EXPECT_THROW(run_of({{"sync", sync}, {name, value}}), ConfigError) << name << "=" << value;
-  EXPECT_EQ(fault_of("sync=diloco outer-momentum=1"),
-            "--outer-momentum is '1' (from --outer-momentum); expected a number from 0 to below 1");
-  EXPECT_EQ(fault_of("sync=diloco outer-momentum=some"),
-            "--outer-momentum is 'some' (from --outer-momentum); expected auto, or a number from 0 "
-            "to below 1");
-  EXPECT_EQ(fault_of("sync=params average-state=momentum:2,momentum:3"),
-            "--average-state is 'momentum:2,momentum:3' (from --average-state); expected none, "
-            "momentum, all, or momentum:P,second:Q or one of both, P and Q 1 or more");
-  EXPECT_EQ(fault_of("sync=params average-state=second:2"),
-            "--average-state second:2 requires an optimizer with second moments, as adamw, for "
-            "second:Q");
+  EXPECT_VALUES(fault_of("sync=diloco outer-momentum=1"), "--outer-momentum '1' 0 1");
+  EXPECT_VALUES(fault_of("sync=diloco outer-momentum=some"), "--outer-momentum 'some' auto, 0 1");
+  EXPECT_VALUES(
+      fault_of("sync=params average-state=momentum:2,momentum:3"),
+      "--average-state 'momentum:2,momentum:3' none, momentum, all, momentum:P,second:Q 1");
+  EXPECT_VALUES(fault_of("sync=params average-state=second:2"),
+                "--average-state second:2 adamw, second:Q");
   for (const char* optimizer : {"adamw", "muon"})
     for (const char* state : {"momentum", "momentum:3", "momentum:3,second:6"})
-      EXPECT_EQ(
+      EXPECT_VALUES(
           fault_of(std::string("sync=params optimizer=") + optimizer + " average-state=" + state),
-          "--average-state is '" + std::string(state) +
-              "' (from --average-state); expected momentum:P,second:Q with P a multiple of "
-              "Q, or all: " +
-              optimizer +
-              " divides first moments by second ones, which have to be averaged with them");
+          "--average-state '" + std::string(state) + "' momentum:P,second:Q all: " + optimizer);
   for (const char* ratio : {"0", "1.01", "-1"})
     EXPECT_THROW(run_of({{"compress", "topk"}, {"topk-ratio", ratio}}), ConfigError) << ratio;
   EXPECT_THROW(run_of("compress=powersgd powersgd-rank=0"), ConfigError);

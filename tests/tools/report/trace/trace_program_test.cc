@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
@@ -242,7 +243,7 @@ TEST(TraceProgram, SaysWhenThereIsNothingToWrite) {
   const CommandResult run = test_support::engine(
       program::quick_train({"--steps", "3", "--trace", folder / "t.json", "--trace-steps", "4:5"}));
   EXPECT_EQ(run.exit_code, 0);
-  program::expect_words(run.err, {"--trace: none of the steps from 4 on were done"});
+  EXPECT_VALUES(run.err, "--trace: steps 4");
   EXPECT_FALSE(fs::exists(folder / "t.json"));
 }
 
@@ -276,11 +277,11 @@ TEST(TraceProgram, RefusesWhatItCannotDo) {
                           const std::string& words) {
     program::expect_error(test_support::engine(program::quick_train(more)), code, words);
   };
-  refused({"--trace", folder / "t.txt"}, 78, "expected a file that ends in .json or .json.gz");
+  refused({"--trace", folder / "t.txt"}, 78, "--trace t.txt .json .json.gz");
   refused({"--trace", folder / "none/t.json"}, 73, "there is no folder " + (folder / "none"));
   refused({"--trace", folder / "t.json", "--trace-steps", "5:4"}, 78,
-          "expected two steps, counted from 1, as 100:150");
-  refused({"--trace", folder / "t.json", "--trace-steps", "5"}, 78, "expected two steps");
+          "--trace-steps 5:4 1, 100:150");
+  refused({"--trace", folder / "t.json", "--trace-steps", "5"}, 78, "--trace-steps 5 1, 100:150");
   refused({"--trace-steps", "1:5"}, 78, "--trace-steps 1:5 requires --trace");
   refused({"--trace", folder / "t.json", "--spawn", "2", "--elastic", "1:2"}, 78,
           "requires that ranks stay");

@@ -46,7 +46,7 @@ TEST(SyncAuto, HasTheBitsOfTheChosenPolicyAndKeepsItWhenResumed) {
   const std::string run = folder / "run", typed = folder / "typed";
   const CommandResult first =
       expect_success(train("--spawn 2 --epochs 2 --sync auto --backend socket --save-dir " + run));
-  EXPECT_CONTAINS(first.out, "Sync auto: 2 ranks on 1 host; slowest link: ranks 0 and 1 (socket) ");
+  EXPECT_VALUES(first.out, "Sync auto: 2 1 0 1 (socket)");
   EXPECT_CONTAINS(first.out, "; the run has 10 steps\n");
   for (const char* candidate : {"--sync grad ", "--compress int8", "--sync params --sync-every 4 "})
     EXPECT_CONTAINS(first.out, candidate);
@@ -72,11 +72,11 @@ TEST(SyncAuto, NamesWhatItTakesFromTheRecordAlone) {
   const std::string run = folder / "run";
   expect_success(train("--spawn 2 --epochs 1 --compress topk --topk-ratio 0.2 --save-dir " + run));
   const std::string again = "--spawn 2 --sync auto --resume auto --save-dir " + run;
-  EXPECT_CONTAINS(
-      expect_success(train("--epochs 2 " + again)).out,
-      "Sync auto: as this run has recorded: sync grad, compress topk, topk-ratio 0.2\n");
-  EXPECT_CONTAINS(expect_success(train("--epochs 3 --compress none " + again)).out,
-                  "Sync auto: as this run has recorded: sync grad\n");
+  const std::string recorded = expect_success(train("--epochs 2 " + again)).out;
+  EXPECT_VALUES(recorded, "Sync auto: recorded: sync grad, compress topk, topk-ratio 0.2");
+  const std::string plain = expect_success(train("--epochs 3 --compress none " + again)).out;
+  EXPECT_VALUES(plain, "Sync auto: recorded: sync grad");
+  EXPECT_LACKS(plain, "sync grad,");
 }
 
 // A step takes 0.1 ms, as long as an exchange in memory: no code makes that faster.
@@ -86,8 +86,8 @@ TEST(SyncAuto, RanksOfOneHostSumGradientsInTheirMemory) {
 }
 
 TEST(SyncAuto, OneRankGivenOptionsAndContradictions) {
-  EXPECT_CONTAINS(expect_success(train("--steps 1 --sync auto")).out,
-                  "Sync auto: one rank, which averages nothing: sync grad");
+  EXPECT_VALUES(expect_success(train("--steps 1 --sync auto")).out,
+                "Sync auto: one rank, sync grad");
   const CommandResult given =
       expect_success(train("--steps 1 --spawn 2 --sync auto --sync-every 7"));
   EXPECT_CONTAINS(chosen_in(given), "--sync-every 7");

@@ -181,18 +181,12 @@ TEST(SyncChoice, TextHasTheArithmeticAndFiguresOfTheDocumentation) {
   const SyncFigures f = figures(1000, 0.2, 300);
   const std::vector<SyncCandidate> candidates = sync_candidates(f, {});
   const std::string text = sync_choice_text(f, candidates, choose_candidate(candidates));
-  EXPECT_CONTAINS(
-      text,
-      "Sync auto: 2 ranks on 2 hosts; slowest link: ranks 0 and 1 (gloo) 1000 Mbit/s, "
-      "round trip 0.2 ms; 10.00 MB of gradients; a step takes 300 ms without averaging; the run "
-      "has 10000 steps\n");
+  EXPECT_VALUES(text, "Sync auto: 2 2 0 1 (gloo) 1000 Mbit/s, 0.2 ms; 10.00 MB 300 ms 10000 steps");
   EXPECT_CONTAINS(text, "--sync grad ");
   EXPECT_CONTAINS(text, "80.200");
   EXPECT_CONTAINS(text, "27 %");
-  EXPECT_TRUE(
-      text.ends_with("Sync auto: chosen: --sync grad --compress int8 (least loss of "
-                     "accuracy with at most 10 % overhead)"))
-      << text;
+  EXPECT_VALUES(text.substr(text.rfind('\n') + 1),
+                "Sync auto: chosen: --sync grad --compress int8 10 %");
   const std::string page =
       test_support::read_text(test_support::source_directory() + "/docs/averaging.md");
   std::size_t figures_found = 0;

@@ -86,12 +86,10 @@ TEST_F(ArraySplits, BytesAndOtherNumbersAreNotMixed) {
                    whole = array_of<std::int64_t>("x", {1, 1, 2}, {0, 255});
   save("train.npz", {halves, y});
   save("test.npz", {numbers, y});
-  EXPECT_CONTAINS(complaint(),
-                  "test.npz: x has the dtype float32, but that of train.npz is uint8; uint8 is "
-                  "divided by 255 and other numbers are not: save x as uint8");
+  EXPECT_VALUES(complaint(), "test.npz: x float32, train.npz uint8; 255 uint8");
   save("train.npz", {numbers, y});
   save("test.npz", {halves, y});
-  EXPECT_CONTAINS(complaint(), "test.npz: x has the dtype uint8, but that of train.npz is float32");
+  EXPECT_VALUES(complaint(), "test.npz: x uint8, train.npz float32");
   save("test.npz", {whole, y});
   const DatasetSplits splits = load();
   EXPECT_EQ(splits.train.as<ArraySamples>().dtype, base::DType::kF32);
@@ -101,18 +99,14 @@ TEST_F(ArraySplits, BytesAndOtherNumbersAreNotMixed) {
   options_.coding = coding;
   for (const Parts parts : {Parts::kSplit, Parts::kHoldOut}) {
     options_.parts = parts;
-    EXPECT_CONTAINS(complaint(),
-                    "test.npz: x has the dtype uint8, but that of the model of run/step-8.ckpt is "
-                    "float32");
+    EXPECT_VALUES(complaint(), "test.npz: x uint8, run/step-8.ckpt float32");
   }
   const auto predict = [&] {
     open_array_samples(options_.directory + "/test.npz", coding->like.as<ArraySamples>());
   };
-  EXPECT_CONTAINS(test_support::error_of<DataError>(predict),
-                  "test.npz: x has the dtype uint8, but that of the model's training samples is "
-                  "float32");
+  EXPECT_VALUES(test_support::error_of<DataError>(predict), "test.npz: x uint8, model float32");
   coding->inputs_only = true;
-  EXPECT_CONTAINS(complaint(), "x has the dtype uint8, but that of the model of");
+  EXPECT_VALUES(complaint(), "test.npz: x uint8, run/step-8.ckpt float32");
   coding->like.as<ArraySamples>().dtype = std::nullopt;  // an earlier version wrote the checkpoint
   EXPECT_EQ(load().test.size(), 1);
   options_.coding = nullptr;
@@ -188,9 +182,7 @@ TEST_F(ArraySplits, AModelsClassesAreThoseOfItsCheckpoint) {
   options_.coding = coding;
   EXPECT_EQ(load().test.classes(), 5);
   save("test.npz", {floats({1, 2, 1}, {1, 2}), classes({1, 2}, {4, 5})});
-  EXPECT_CONTAINS(complaint(),
-                  "test.npz: y[0, 1] is 5, expected 0 to 4, the classes of the model "
-                  "of run/step-8.ckpt");
+  EXPECT_VALUES(complaint(), "test.npz: y[0, 1] 5, 0 4, run/step-8.ckpt");
   save("test.npz", {floats({1, 3, 1}, {1, 2, 3}), classes({1, 3}, {4, 0, 0})});
   remove("train.npz");
   options_.parts = Parts::kHoldOut;
@@ -301,11 +293,11 @@ TEST_F(ArraySplits, NamesFilesThatAreNone) {
   save("train.npz", {x, classes({2, 1}, {0, 1})});
   EXPECT_VALUES(complaint(), "y [2, 1] 1 samples");
   save("train.npz", {x, array_of<float>("y", {1, 2}, {0, 1})});
-  EXPECT_CONTAINS(complaint(), "y has the dtype f32, expected numbers of classes as uint8, int32");
+  EXPECT_VALUES(complaint(), "y f32, uint8, int32");
   save("train.npz", {floats({1, 1, 1, 1, 2}, {1, 2}), y});
   EXPECT_VALUES(complaint(), "x [1, 1, 1, 1, 2] [samples, channels");
   save("train.npz", {floats({1, 1, 2}, {1, 2}), y});
-  EXPECT_CONTAINS(complaint(), "test.npz: the shapes of x and y differ from those of train.npz");
+  EXPECT_VALUES(complaint(), "test.npz: shapes x y train.npz");
   save("train.npz", {x, y});
   save("val.npz", {x, y});
   EXPECT_CONTAINS(complaint(), "val.npz, expected one of them");
@@ -317,8 +309,7 @@ TEST_F(ArraySplits, NamesNumbersThatAreNotFinite) {
   save("train.npz", {floats({2, 2}, {1, 2, 3, std::numeric_limits<float>::quiet_NaN()}), y});
   EXPECT_CONTAINS(complaint(), "train.npz: x[1, 1] is nan, expected a finite number");
   save("train.npz", {array_of<double>("x", {2, 2}, {1, 1e300, 3, 4}), y});
-  EXPECT_CONTAINS(complaint(),
-                  "train.npz: x[0, 1] is 1e+300, expected a number that float32 can hold");
+  EXPECT_VALUES(complaint(), "train.npz: x[0, 1] 1e+300, float32");
 }
 
 TEST_F(ArraySplits, SaysHowImagesWithChannelsLastAreRead) {
@@ -326,7 +317,7 @@ TEST_F(ArraySplits, SaysHowImagesWithChannelsLastAreRead) {
   save_both(floats({2, 5, 6, 3}, values), classes({2}, {0, 1}));
   const DatasetSplits splits = load();
   ASSERT_EQ(splits.warnings.size(), 1U);
-  EXPECT_CONTAINS(splits.warnings[0], "5 channels of 6 x 3; if the channels are last");
+  EXPECT_VALUES(splits.warnings[0], "train.npz: x [2, 5, 6, 3] 5 channels 6 x 3");
 }
 
 std::vector<float> known(const Dataset& set) {
@@ -353,8 +344,7 @@ TEST_F(ArraySplits, SaysWhatSeveralLabelsAreNot) {
   options_.task = Task::kMultiLabel;
   const NamedArray x = floats({2, 2}, {1, 2, 3, 4});
   save_both(x, array_of<float>("y", {2, 2}, {0, 1, 0.5, 1}));
-  EXPECT_CONTAINS(complaint(),
-                  "train.npz: y[1, 0] is 0.5, expected 0, 1, or -1 for a label that is unknown");
+  EXPECT_VALUES(complaint(), "train.npz: y[1, 0] 0.5, 0, 1, -1");
   save_both(x, classes({2}, {0, 1}));
   EXPECT_VALUES(complaint(), "y [2] [samples, labels] --task multi-label");
   save("train.npz", {x, classes({2, 2}, {0, 1, 1, 1})});
@@ -371,9 +361,7 @@ TEST_F(ArrayFolder, LabelsOfAnotherDtypeAreNamedWithWhatTheTaskExpects) {
     write(part + "_y.npy", header + std::string("\0\1\1\1", 4));
   }
   options_.task = Task::kMultiLabel;
-  EXPECT_CONTAINS(complaint(),
-                  ", expected labels of 0, 1 or -1 as uint8, int32, int64 or floats: "
-                  "y.astype('uint8')");
+  EXPECT_VALUES(complaint(), "0, 1 -1 uint8, int32, int64 y.astype('uint8')");
   options_.task = Task::kClassification;
   EXPECT_VALUES(complaint(), "uint8 int32 int64");
 }
@@ -385,16 +373,12 @@ TEST_F(ArraySplits, SaysHowGrayImagesWithoutChannelsAreRead) {
     return load().warnings;
   };
   const NamedArray y = classes({1}, {0});
-  const std::string remedy = "; if these are gray images, save x[:, None], of the shape ";
-  EXPECT_EQ(warnings_of(array_of<std::uint8_t>("x", {1, 2, 3}, {1, 2, 3, 4, 5, 6}), y),
-            std::vector<std::string>{options_.directory +
-                                     "/train.npz: x has the shape [1, 2, 3], read as [samples, "
-                                     "length, features]: 3 features at 2 positions" +
-                                     remedy + "[1, 1, 2, 3]"});
+  const std::string x = options_.directory + "/train.npz: x ";
+  EXPECT_LINES(warnings_of(array_of<std::uint8_t>("x", {1, 2, 3}, {1, 2, 3, 4, 5, 6}), y),
+               x + "[1, 2, 3], 3 features 2 positions x[:, None], [1, 1, 2, 3]");
   const std::vector<float> square(64, 1);
-  const std::vector<std::string> found = warnings_of(floats({1, 8, 8}, square), y);
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_CONTAINS(found[0], remedy + "[1, 1, 8, 8]");
+  EXPECT_LINES(warnings_of(floats({1, 8, 8}, square), y),
+               x + "[1, 8, 8], x[:, None], [1, 1, 8, 8]");
   const std::vector<std::string> none;
   EXPECT_EQ(warnings_of(floats({1, 16, 4}, square), y), none) << "a sequence";
   EXPECT_EQ(warnings_of(floats({1, 1, 8, 8}, square), y), none);

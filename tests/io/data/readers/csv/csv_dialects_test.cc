@@ -277,8 +277,7 @@ TEST_F(CsvDialects, NumbersAboveDecimalsOrClassesMayBeNames) {
   };
   std::string lines;
   EXPECT_EQ(names("2000,2010,2020,2030\n" + decimals, &lines).size(), 4u);
-  EXPECT_CONTAINS(lines,
-                  "is read as the names of the columns; if it is data, give --csv-header no");
+  EXPECT_VALUES(lines, "t.csv: row 1 '2000' names --csv-header no");
   EXPECT_EQ(names("2018,2019,label\n" + classes), (Words{"2018", "2019", "label"}));
   EXPECT_EQ(names("0,1,2,target\n" + digits), (Words{"0", "1", "2", "target"}));
   EXPECT_EQ(names("2000,2010,2020,income\n" + decimals).size(), 4u);
@@ -431,10 +430,8 @@ TEST_F(CsvDialects, ManyOddCellsMakeATextAndThatIsSaid) {
   const DatasetSplits splits =
       load(numbers_with([](int i) { return i % 5 == 4 ? "3+" : std::to_string(i % 3); }));
   EXPECT_TRUE(splits.coding->columns[0].text);
-  EXPECT_EQ(joined(splits.warnings),
-            "t.csv: read as text although most cells are numbers: column 1 ('age'): 8 of 40 cells "
-            "are not numbers (row 6: '3+'); --csv-missing can list the other cells as missing "
-            "values\n");
+  EXPECT_LINES(splits.warnings,
+               "t.csv: column 1 ('age'): 8 of 40 cells (row 6: '3+'); --csv-missing");
 }
 
 TEST_F(CsvDialects, AWarningIsOneLineWhateverACellHas) {
@@ -462,22 +459,17 @@ TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
   DatasetOptions options;
   options.csv.header = CsvHeader::kYes;
   for (const std::string unit : {"%", " kg"})
-    EXPECT_EQ(
-        joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + unit; }), options)
-                   .warnings),
-        "t.csv: numbers with a unit, blanks or parentheses are read as text, by position in sorted "
-        "order: column 1 ('age') (row 2: '0" +
-            unit +
-            "'); remove these, or leave the column out with "
-            "--ignore-columns\n");
+    EXPECT_LINES(
+        load(numbers_with([&](int i) { return std::to_string(i % 25) + unit; }), options).warnings,
+        "t.csv: unit column 1 ('age') (row 2: '0" + unit + "'); --ignore-columns");
   const std::string account = joined(
       load(numbers_with([](int i) { return "\" (" + std::to_string(i % 25) + ".50) \""; }), options)
           .warnings);
-  EXPECT_CONTAINS(account, "numbers with a unit, blanks or parentheses are read as text");
+  EXPECT_VALUES(account, "parentheses column 1 ('age') (row 2: '");
   const std::string no_break =
       joined(load(numbers_with([](int i) { return "\xC2\xA0" + std::to_string(i % 25); }), options)
                  .warnings);
-  EXPECT_CONTAINS(no_break, "numbers with a unit, blanks or parentheses are read as text");
+  EXPECT_VALUES(no_break, "blanks column 1 ('age') (row 2: '");
   for (const std::string other : {"-05-2024", ":30", "-a", ".12.2024"})
     EXPECT_EQ(
         joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + other; }), options)
@@ -491,11 +483,9 @@ TEST_F(CsvDialects, AClassOfASingleRowIsNamed) {
   std::string text = "size,kind\n";
   for (int i = 0; i < 20; ++i) text += std::to_string(i * i) + ".5," + (i % 2 == 0 ? "x\n" : "y\n");
   EXPECT_EQ(joined(load(text).warnings), "");
-  EXPECT_EQ(joined(load(text + "1900.5,Total\n-,----\n").warnings),
-            "t.csv: classes of a single row, which is never tested: '----' (row 23), 'Total' (row "
-            "22); if such a row is no sample, remove it\n"
-            "t.csv: read as missing: column 1 ('size'): 1 of 22 cells is not a number (row 23: "
-            "'-')\n");
+  EXPECT_LINES(load(text + "1900.5,Total\n-,----\n").warnings,
+               "t.csv: classes single row '----' (row 23), 'Total' (row 22)",
+               "t.csv: missing: column 1 ('size'): 1 of 22 cells (row 23: '-')");
 }
 
 TEST_F(CsvDialects, AnOddCellThatTrainingDidNotHaveIsRefused) {
@@ -538,8 +528,7 @@ TEST_F(CsvDialects, ANameTwiceIsTheSameForTrainingAndPrediction) {
   options.csv.test_share = 0;
   const DatasetSplits splits = load(text, options);
   EXPECT_EQ(splits.coding->selection.header, (Words{"x", "x.1", "column 3", "kind"}));
-  EXPECT_EQ(joined(splits.warnings),
-            "t.csv: column 2 is the second one called 'x' and becomes 'x.1'\n");
+  EXPECT_LINES(splits.warnings, "t.csv: column 2 'x' 'x.1'");
   EXPECT_EQ(stream(splits), splits.train.as<FeatureSamples>().values);
   test_support::write_text(folder_ / "t.csv", "kind,x.1,x,column 3\nc,0.5,0.5,7.5\n");
   EXPECT_EQ(stream(splits).size(), 3u);
@@ -550,15 +539,15 @@ TEST_F(CsvDialects, NamesThatAreNotUtf8AreNoticedWhereOneIsNotFound) {
     return "gr" + name + "e,kind\n1.5,x\n2.5,y\n3.5,x\n4.5,y\n";
   };
   const std::string utf8 = table("\xC3\xB6\xC3\x9F"), latin1 = table("\xF6\xDF");
-  const std::string hint = "'gr\\xf6\\xdfe' is not UTF-8: save the file as UTF-8";
+  const std::string hint = "'gr\\xf6\\xdfe' UTF-8";
   DatasetOptions options;
   options.csv.ignored_columns =
       "gr\xC3\xB6\xC3\x9F"
       "e";
-  EXPECT_CONTAINS(test_support::error_of<ConfigError>([&] { load(latin1, options); }), hint);
+  EXPECT_VALUES(test_support::error_of<ConfigError>([&] { load(latin1, options); }), hint);
   const DatasetSplits splits = load(utf8);
   test_support::write_text(folder_ / "t.csv", latin1);
-  EXPECT_CONTAINS(test_support::error_of<DataError>([&] { stream(splits); }), hint);
+  EXPECT_VALUES(test_support::error_of<DataError>([&] { stream(splits); }), hint);
 }
 
 TEST_F(CsvDialects, AClassMayBeCalledNA) {

@@ -111,9 +111,7 @@ TEST_F(ImageFolder, ValIsForTestingUnlessTestIsNamed) {
     EXPECT_EQ(both.test.size(), 6);
     EXPECT_EQ(both.test_part, "val");
     ASSERT_EQ(both.warnings.size(), 1U);
-    EXPECT_CONTAINS(both.warnings[0],
-                    ": found val and test; the test samples are those of val, and `engine eval "
-                    "--split test` evaluates those of test");
+    EXPECT_VALUES(both.warnings[0], ": val test; val, `engine eval --split test`");
     options_.test_part = "test";
     EXPECT_EQ(load().test.size(), 2);
     EXPECT_EQ(load().warnings, std::vector<std::string>{});
@@ -180,8 +178,8 @@ TEST_F(ImageFolder, ASparseFileIsNamedBeforeItIsRead) {
   const Dataset set = load().train;
   BatchLoader loader(set, {.size = 10, .global_batch = 10, .shuffle = false},
                      {Normalization::kUnit, 0, 1});
-  EXPECT_CONTAINS(test_support::error_of<DataError>([&] { loader.next(); }),
-                  folder_ / "train/bee/a.png" + ": found 1099511627776 bytes, expected at most ");
+  EXPECT_VALUES(test_support::error_of<DataError>([&] { loader.next(); }),
+                folder_ / "train/bee/a.png" + ": 1099511627776 bytes");
 }
 
 TEST_F(ImageFolder, WrongFoldersAreNamed) {
@@ -203,7 +201,7 @@ TEST_F(ImageFolder, ASingleClassIsAFolderTooMuch) {
     for (const std::string part : {"train/all/", "val/all/"})
       write(part + name + "/a.png", plain_png(4, 4, 0, 0, 0));
   expect_complaint({"/train: found a single class, 'all', expected at least 2",
-                    "/train/all are 2 folders: 'ant', 'bee'; if those are the classes, move them"});
+                    "/train/all 2 folders: 'ant', 'bee'"});
   options_.parts = Parts::kHoldOut;  // a hold-out may be of one class
   EXPECT_EQ(load().test.size(), 2);
   options_.parts = Parts::kSplit;
@@ -224,7 +222,7 @@ TEST_F(ImageFolder, NothingWithAnImagesNameIsPassedOver) {
   expect_complaint({"val/ant/f.jpg", "device pipe"});
   fs::remove(folder_ / "val/ant/f.jpg");
   write("train/stray.png", plain_png(4, 4, 0, 0, 0));
-  expect_complaint({"train/stray.png", "in no folder of a class", "/CLASS/stray.png"});
+  expect_complaint({"train/stray.png /CLASS/stray.png"});
   fs::remove(folder_ / "train/stray.png");
   fs::create_directories(folder_ / "train/ant/more.png");
   EXPECT_EQ(load().train.size(), 11);

@@ -72,7 +72,7 @@ TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
   write("b.txt", "na\xC3\xAFve");  // each file by its own
   EXPECT_EQ(load().train.vocabulary(), plain.train.vocabulary());
   write("b.txt", "\xFF\xFEx");
-  expect_complaint({"b.txt", "ends within a character of UTF-16"});
+  expect_complaint({"b.txt: ends character UTF-16"});
   for (const std::string& mark : {std::string("\xFF\xFE\0\0", 4), std::string("\0\0\xFE\xFF", 4)}) {
     write("b.txt", mark + "x");
     expect_complaint({"b.txt", "mark of UTF-32", "expected UTF-8"});
@@ -85,8 +85,7 @@ TEST_F(TextFiles, WideCharactersNeedTheirMark) {
   for (const std::u16string& text : {latin, greek})
     for (const bool big_endian : {false, true}) {
       write("a.txt", unmarked_utf16(text, big_endian));
-      expect_complaint(
-          {"a.txt UTF-16 0", "expected UTF-8, or UTF-16 with its mark; convert it with iconv"});
+      expect_complaint({"a.txt UTF-16 0 UTF-8, UTF-16 iconv"});
     }
   std::string wide;
   for (const char c : std::string("naive questions\n")) wide += {c, 0, 0, 0};
@@ -101,7 +100,7 @@ TEST_F(TextFiles, PartsOfTheirOwnAreNotTrainedOn) {
   const std::string text(1000, 'x');
   const auto refused = [&](const std::vector<std::string>& names, const std::string& named) {
     for (const std::string& name : names) write(name, text);
-    expect_complaint({named + ": is named as a part for", "--data-dir FILE.txt"});
+    expect_complaint({named + ": part " + std::to_string(names.size()) + " --data-dir FILE.txt"});
     for (const std::string& name : names) std::filesystem::remove(folder_ / name);
   };
   refused({"wiki.train.txt", "wiki.valid.txt", "wiki.test.txt"}, "wiki.test.txt");

@@ -92,7 +92,7 @@ TEST_F(TokenFiles, OtherFilesOfLlmcAreRefusedByName) {
   write(llmc(20240801, 1, 250, ids));
   expect_complaint({"llm.c token file of 32-bit ids of version 1", "expected version 7"});
   write(llmc(20240522, 1, 500, ids));
-  expect_complaint({"llm.c evaluation file", "expected a file of token ids"});
+  expect_complaint({"llm.c evaluation file token ids"});
   write(llmc(20240326, 3, 500, ids));
   expect_complaint({"llm.c model"});
   write(llmc(20240520, 1, 500, numbers(some_ids(500, 60), 2, true), true));
@@ -137,8 +137,7 @@ TEST_F(TokenFiles, WiderIdsWithoutAHeaderAreNoticed) {
 TEST_F(TokenFiles, NarrowerIdsAndTextWithoutAHeaderAreNoticed) {
   for (const std::int32_t highest : {1, 3, 64, 200}) {
     write(numbers(some_ids(8001, highest), 1));
-    expect_complaint(
-        {"looks like 8-bit ids or plain text", "expected 16 bits", "np.uint16", "--token-bits 16"});
+    expect_complaint({"8-bit text 16 bits np.uint16 engine tokenize --token-bits 16"});
     write(numbers(some_ids(8000, highest), 1));
     EXPECT_EQ(read(16).size(), 4000u);
   }
@@ -146,7 +145,7 @@ TEST_F(TokenFiles, NarrowerIdsAndTextWithoutAHeaderAreNoticed) {
   for (int i = 0; i < 400; ++i)
     text += "To be, or not to be, that is question " + std::to_string(i);
   write(text);
-  expect_complaint({"looks like 8-bit ids or plain text", "engine tokenize"});
+  expect_complaint({"8-bit text 16 bits np.uint16 engine tokenize --token-bits 16"});
   // A few words over and over, and padding, are 16-bit ids.
   std::vector<std::int32_t> few = some_ids(40, 50'256);
   while (few.size() < 8000) few.push_back(few[few.size() - 40]);
@@ -173,7 +172,7 @@ TEST_F(TokenFiles, SwappedBytesWithoutAHeaderAreNoticed) {
   for (const std::int32_t highest : {60, 255, 270}) {
     std::vector<std::int32_t> ids = some_ids(2000, highest);
     write(numbers(ids, 2, true));
-    expect_complaint({"looks like 16-bit ids in big-endian order", "--token-bits 16"});
+    expect_complaint({"16-bit big-endian --token-bits 16"});
     EXPECT_EQ(read(16).size(), 2000u);
   }
   // Padding says nothing.
@@ -185,7 +184,7 @@ TEST_F(TokenFiles, SwappedBytesWithoutAHeaderAreNoticed) {
 
 TEST_F(TokenFiles, WrongWidthsAndIdsAreNamed) {
   write(numbers(some_ids(2000, 65'535), 2));
-  expect_complaint({"token out of range at position", "expected 0..16777215", "32 bits each"}, 32);
+  expect_complaint({"token position 0..16777215", "32 bits each"}, 32);
   write(numbers({1, 2, 3}, 4) + "xy");
   expect_complaint({"found 14 bytes", "32-bit tokens"}, 32);
 }
@@ -299,8 +298,7 @@ TEST_F(TokenFiles, AFileThatHasBecomeShorterIsNamed) {
   std::vector<std::int32_t> ids(100);
   tokens.copy(2400, ids);
   const std::string error = test_support::error_of<DataError>([&] { tokens.copy(2450, ids); });
-  EXPECT_CONTAINS(error, "train.bin: has become shorter");
-  EXPECT_CONTAINS(error, "found 5000 bytes, expected at least 5100");
+  EXPECT_VALUES(error, "train.bin: shorter 5000 bytes, 5100");
 }
 
 }  // namespace
