@@ -25,6 +25,7 @@ fi
 program=$build/tests/all_gpu_tests
 ENGINE_TEST_PTX=$(cd "$folder" && pwd)
 export program ENGINE_TEST_PTX ENGINE_BINARY="$build/tools/engine"
+without_kernels='^(CompiledCode|DeviceChoice|Emulator(DeathTest)?|Hopper|LazyLoadingDeathTest|NcclLibraryFile|Ptx|PtxCopies|TensorMaps|Ways/.*)$'
 # As many devices as the suite with most ranks wants; of a capability that has the instructions.
 export ENGINE_EMULATED_GPUS=4 ENGINE_EMULATED_COMPUTE=8.0
 case $architecture in
@@ -32,6 +33,7 @@ case $architecture in
   60 | 70 | 75)
     ENGINE_EMULATED_COMPUTE="${architecture%?}.${architecture#?}"
     export ENGINE_EMULATED_ARCHITECTURES="$architecture-real"
+    without_kernels+='|^Programs$'  # they test the choice of devices, with capabilities of their own
     ;;
 esac
 
@@ -53,7 +55,6 @@ run_suite() {
 }
 export -f run_suite
 names_of() { "$1" --gtest_list_tests 2>/dev/null | sed -n 's/^\([^ ].*\)\.\( .*\)\{0,1\}$/\1/p'; }
-without_kernels='^(CompiledCode|DeviceChoice|Emulator(DeathTest)?|Hopper|LazyLoadingDeathTest|NcclLibraryFile|Ptx|PtxCopies|TensorMaps|Ways/.*)$'
 if [ -n "$wanted" ]; then
   suites=$(names_of "$program" | grep -E "$wanted")
 else
