@@ -31,6 +31,15 @@ TEST_F(Ptx, IntegersWrapAndShiftsEndAtTheWidth) {
   expect_result(0xffffff5f,
                 "mov.u64 %rd2, -11; mov.u64 %rd3, -1; bfi.b64 %rd4, %rd2, %rd3, 36, 4; "
                 "shr.u64 %rd4, %rd4, 32; cvt.u32.u64 %r1, %rd4;");
+  // Beyond the last bit: zeros, or copies of the sign.
+  expect_result(0x5, "mov.u32 %r2, 0xa0; bfe.u32 %r1, %r2, 5, 3;");
+  expect_result(0xa, "mov.u32 %r2, 0xa0000000; bfe.u32 %r1, %r2, 28, 9;");
+  expect_result(0xfffffffd, "mov.u32 %r2, 0xa0; bfe.s32 %r1, %r2, 5, 3;");
+  expect_result(0xfffffffa, "mov.u32 %r2, 0xa0000000; bfe.s32 %r1, %r2, 28, 9;");
+  expect_result(0xffffffff, "mov.u32 %r2, 0x80000000; bfe.s32 %r1, %r2, 40, 1;");
+  expect_result(0, "mov.u32 %r2, -1; bfe.s32 %r1, %r2, 3, 0;");
+  expect_result(0x5,
+                "mov.u64 %rd2, 0xa000000000; bfe.u64 %rd3, %rd2, 37, 3; cvt.u32.u64 %r1, %rd3;");
   expect_result(0x44332288,
                 "mov.u32 %r2, 0x44332211; mov.u32 %r3, 0x88776655; "
                 "prmt.b32 %r1, %r2, %r3, 0x3217;");

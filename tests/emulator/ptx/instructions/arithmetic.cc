@@ -165,6 +165,20 @@ constexpr auto choose = [](auto a, auto b, u8 p) { return p != 0 ? a : b; };
 
 // The two first operands' eight bytes, from the lowest on; each nibble of the third chooses one, or
 // its sign.
+// bfe: `length` bits from `place` on, those beyond the last one by its sign.
+constexpr auto extract_bits = [](auto from, u32 place, u32 length) {
+  using T = decltype(from);
+  constexpr unsigned kBits = 8 * sizeof(T);
+  const unsigned at = place & 255, bits = length & 255;
+  if (bits == 0) return T{0};
+  const unsigned last = std::min(at + bits, kBits) - 1;
+  const bool negative = std::is_signed_v<T> && (from >> last & 1) != 0;
+  if (at >= kBits) return static_cast<T>(negative ? -1 : 0);
+  const auto mask =
+      static_cast<Unsigned<T>>(static_cast<Unsigned<T>>(-1) >> (kBits - 1 - (last - at)));
+  const auto taken = static_cast<Unsigned<T>>(static_cast<Unsigned<T>>(from) >> at & mask);
+  return static_cast<T>(negative ? taken | static_cast<Unsigned<T>>(~mask) : taken);
+};
 constexpr auto permute = [](u32 a, u32 b, u32 how) {
   const u64 both = u64{b} << 32 | a;
   u32 result = 0;
@@ -403,6 +417,10 @@ Forms make_forms() {
   f["prmt.b32"] = {ternary<u32, u32, permute>, "w=www"};
   f["bfi.b32"] = {insert_bits<u32>, "w=wwww"};
   f["bfi.b64"] = {insert_bits<u64>, "d=ddww"};
+  f["bfe.u32"] = {ternary<u32, u32, extract_bits>, "w=www"};
+  f["bfe.s32"] = {ternary<s32, s32, extract_bits, u32, u32>, "w=www"};
+  f["bfe.u64"] = {ternary<u64, u64, extract_bits, u32, u32>, "d=dww"};
+  f["bfe.s64"] = {ternary<s64, s64, extract_bits, u32, u32>, "d=dww"};
 
   f["fma.rm.f32"] = {ternary<f32, f32, fused_down>, "w=www"};
   f["div.approx.f32"] = f["div.full.f32"] = f["div.rn.f32"];
