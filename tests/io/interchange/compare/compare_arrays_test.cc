@@ -300,11 +300,21 @@ TEST(CompareArrays, SaysWhichTensorsAreNotFiniteInWhichFiles) {
 
 TEST(CompareArrays, ConstantsOfAModelMayBeInfinite) {
   const float inf = std::numeric_limits<float>::infinity();
-  const io::Comparison found = compare({{array("mask.value", {0, -inf}), array("w", {1, inf})},
-                                        {array("mask.value", {-inf, 0}), array("w", {1, inf})}});
+  const auto file = [&](io::Section section, const std::vector<float>& mask) {
+    return Arrays{array("mask.value", mask, section), array("w", {1, inf}),
+                  array("self.value", {inf, 2})};
+  };
+  const io::Comparison found =
+      compare({file(io::Section::kBuffer, {0, -inf}), file(io::Section::kBuffer, {-inf, 0})});
   EXPECT_EQ(names(found), Names{"mask.value"});
-  ASSERT_EQ(found.not_finite.size(), 1u);
+  ASSERT_EQ(found.not_finite.size(), 2u);
   EXPECT_EQ(found.not_finite[0].name, "w");
+  EXPECT_EQ(found.not_finite[1].name, "self.value");  // a parameter
+
+  const Arrays plain = file(io::Section::kParameter, {0, -inf});
+  const io::Comparison unsectioned = compare({plain, plain}, {}, {false, false});
+  ASSERT_EQ(unsectioned.not_finite.size(), 1u);
+  EXPECT_EQ(unsectioned.not_finite[0].name, "w");
 }
 
 }  // namespace

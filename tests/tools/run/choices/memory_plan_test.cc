@@ -215,7 +215,7 @@ TEST_F(MemoryPlan, ALimitOfTheUserHoldsOrIsRejected) {
   EXPECT_CONTAINS(text, "; at most --batch-size-per-device 4095 would fit");
   options_.limit = 1 << 20;
   EXPECT_LACKS(rejection(), "--batch-size-per-device");
-  EXPECT_VALUES(rejection(), "4096 one sample MiB");
+  EXPECT_VALUES(rejection(), "1 MiB 4096 MiB one sample KiB");
 }
 
 TEST_F(MemoryPlan, ALimitIsAtMostWhatIsFree) {
