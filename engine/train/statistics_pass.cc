@@ -86,12 +86,20 @@ std::unique_ptr<StatisticsForward> make_forward(const StatisticsPass& pass) {
   return std::make_unique<HostStatistics>(pass);
 }
 
+// Calls function(view) for each running statistic. The constants of the model, e.g. the -inf of a
+// mask, lie among them and stay as they are.
+template <class Function>
+void for_each_statistic(const ModelState& model, const Function& function) {
+  for (const ModelState::Entry& entry : model.entries)
+    if (entry.kind == ModelState::Kind::kRunning && !entry.is_constant) function(model.view(entry));
+}
+
 bool has_finite_statistics(const StatisticsPass& pass) {
-  const FlatBuffer& running = pass.model.running;
-  std::int64_t bad = base::first_not_finite(running.dtype(), running.data(),
-                                            static_cast<std::size_t>(running.size())) < 0
-                         ? 0
-                         : 1;
+  std::int64_t bad = 0;
+  for_each_statistic(pass.model, [&](const TensorView& view) {
+    if (base::first_not_finite(view.dtype, view.data, static_cast<std::size_t>(view.count())) >= 0)
+      bad = 1;
+  });
   if (pass.communicator.world_size() > 1)
     pass.communicator.all_reduce(&bad, 1, DType::kI64, backends::ReduceOp::kMax);
   return bad == 0;
@@ -163,10 +171,13 @@ std::int64_t forward_with_skips(const StatisticsPass& pass, std::int64_t epoch,
 }
 
 // The first batch has the weight 1, which a number that is not finite would outlive.
-void clear_nonfinite(const FlatBuffer& running) {
-  with_element_type(running.dtype(), [&]<class T>(T) {
-    for (T& value : running.span<T>())
-      if (!std::isfinite(value)) value = 0;
+void clear_nonfinite(const ModelState& model) {
+  for_each_statistic(model, [](const TensorView& view) {
+    with_element_type(view.dtype, [&]<class T>(T) {
+      T* values = view.as<T>();
+      for (std::int64_t i = 0; i < view.count(); ++i)
+        if (!std::isfinite(values[i])) values[i] = 0;
+    });
   });
 }
 
@@ -179,8 +190,12 @@ void merge_over_ranks(const StatisticsPass& pass, std::int64_t batches) {
     pass.communicator.all_reduce(sums.data(), sums.size(), DType::kF64, backends::ReduceOp::kSum);
     if (sums.back() == 0)
       return pass.communicator.broadcast(running.data(), running.size_bytes(), 0);
-    for (std::size_t i = 0; i < running.size(); ++i)
-      running[i] = static_cast<T>(sums[i] / sums.back());
+    for_each_statistic(pass.model, [&](const TensorView& view) {
+      T* values = view.as<T>();
+      const double* sum = sums.data() + (values - running.data());
+      for (std::int64_t i = 0; i < view.count(); ++i)
+        values[i] = static_cast<T>(sum[i] / sums.back());
+    });
   });
 }
 
@@ -196,7 +211,7 @@ StatisticsReport recompute_statistics(const StatisticsPass& pass, std::int64_t e
   const cuda::MemoryPurpose purpose("the average");
   BufferBackup before;
   before.keep(pass.model.running);
-  clear_nonfinite(pass.model.running);
+  clear_nonfinite(pass.model);
   const std::unique_ptr<StatisticsForward> forward = make_forward(pass);
   const std::int64_t batches = pass.skips_nonfinite
                                    ? forward_with_skips(pass, epoch, *forward, report)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "engine/optim/moving_average.h"
@@ -332,6 +333,38 @@ TEST(EpochAverage, LeavesOutStepsThatAreNotFiniteWhereTrainingSkipsThem) {
       EXPECT_EQ(average_of(newest(of_bad)).size(), average_of(newest(of_good)).size());
       EXPECT_TRUE(equal(average_of(newest(of_bad)), average_of(newest(of_good))));
       EXPECT_TRUE(ranks[0].not_finite.empty());
+    }
+  }
+}
+
+// They lie among the running statistics, and an infinite one is no bad step.
+TEST(EpochAverage, KeepsConstantsOfTheModel) {
+  const TemporaryDirectory files;
+  std::ofstream(files / "net.toml") << R"(layer = [
+    {kind = "conv2d", name = "conv", out_channels = 4},
+    {kind = "batch_norm2d", name = "norm"},
+    {kind = "constant", name = "low", shape = [1], initial = -inf},
+    {kind = "constant", name = "tenth", shape = [1], initial = 0.1},
+    {kind = "compare", name = "above", function = "greater", inputs = ["norm", "low"]},
+    {kind = "where", name = "chosen", inputs = ["above", "norm", "tenth"]},
+    {kind = "flatten"},
+    {kind = "dense", name = "fc", out = "classes"}]
+)";
+  for (const char* more : {"", "on-nonfinite=skip"}) {
+    for (const int world : {1, 2, 3}) {
+      SCOPED_TRACE(std::string(more) + " " + std::to_string(world));
+      const TemporaryDirectory folder;
+      train(world, with(with(kFourEpochs, more),
+                        "model=" + files / "net.toml" +
+                            " average-last=2 save-dir=" + folder.path().string()));
+      const io::Checkpoint end = io::load_checkpoint(newest(folder));
+      int kept = 0;
+      for (const io::NamedArray& array : average_of(newest(folder))) {
+        if (!array.name.ends_with(".value")) continue;
+        EXPECT_EQ(array.data, end.find(io::Section::kBuffer, array.name)->data) << array.name;
+        ++kept;
+      }
+      EXPECT_EQ(kept, 2);
     }
   }
 }

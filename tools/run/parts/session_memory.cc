@@ -98,7 +98,7 @@ bool has_running_statistics(const engine::Graph& graph) {
   for (engine::NodeId id = 0; id < std::ssize(graph.nodes()); ++id)
     if (graph.nodes()[static_cast<std::size_t>(id)].layer)
       for (const engine::BufferSpec& buffer : own_buffers(graph, id))
-        if (!buffer.counter) return true;
+        if (!buffer.counter && !buffer.is_constant) return true;
   return false;
 }
 
