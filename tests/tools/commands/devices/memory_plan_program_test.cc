@@ -40,11 +40,14 @@ std::int64_t largest_plan(const std::string& out) {
   std::getline(lines, line);
   std::getline(lines, line);
   const bool in_use = line.find("in use") != std::string::npos;
+  const std::vector<std::string> names = test_support::split_words(line);
+  const auto total = static_cast<std::size_t>(std::ranges::find(names, "total") - names.begin()) -
+                     (in_use ? 1 : 0);  // the name of two words
   double most = 0;
   while (std::getline(lines, line) && !line.empty()) {
     const std::vector<std::string> cells = test_support::split_words(line);
     if (cells.size() < 5 || cells[2].find("cuda") == std::string::npos) break;
-    most = std::max(most, std::stod(cells.back()) + (in_use ? std::stod(cells[3]) : 0));
+    most = std::max(most, std::stod(cells.at(total)) + (in_use ? std::stod(cells[3]) : 0));
   }
   return static_cast<std::int64_t>(most * (1 << 20));
 }
