@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
+#include "io/interchange/compare/compare_arrays.h"
 #include "models/onnx_origins/onnx_calls.h"
 
 namespace models {
@@ -24,17 +24,6 @@ std::string listed(const std::vector<std::string>& names) {
   const std::string rest =
       names.size() > kMaxShown ? " and " + std::to_string(names.size() - kMaxShown) + " more" : "";
   return base::join_text(shown) + rest;
-}
-
-// Whether the name fits a pattern of --freeze: * stands for any characters.
-bool fits_pattern(std::string_view pattern, std::string_view name) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (name.substr(0, star) != pattern.substr(0, star)) return false;
-  pattern.remove_prefix(star + 1);
-  for (std::size_t at = star; at <= name.size(); ++at)
-    if (fits_pattern(pattern, name.substr(at))) return true;
-  return false;
 }
 
 // The name with * in place of the first number of a list of modules: "blocks.*.gamma.weight". One
@@ -62,7 +51,7 @@ std::vector<std::string> shortened(const std::vector<std::string>& names,
     if (count == 0) continue;  // the pattern is in the list
     if (count > 1) {
       const auto fitting = std::ranges::count_if(
-          all, [&](const std::string& other) { return fits_pattern(pattern, other); });
+          all, [&](const std::string& other) { return io::glob_matches(pattern, other); });
       count = fitting == static_cast<std::ptrdiff_t>(count) ? 0 : 1;
     }
     shorter.push_back(count == 0 ? pattern : name);
