@@ -32,6 +32,8 @@ struct ModelState {
     Kind kind;
     std::size_t slot;          // in parameters.values, running or counters
     bool is_constant = false;  // of kind kRunning, but training never changes it
+
+    bool is_statistic() const { return kind == Kind::kRunning && !is_constant; }
   };
 
   ParameterBuffer parameters;  // in the order in which backward completes the gradients

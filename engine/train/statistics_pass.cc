@@ -91,7 +91,7 @@ std::unique_ptr<StatisticsForward> make_forward(const StatisticsPass& pass) {
 template <class Function>
 void for_each_statistic(const ModelState& model, const Function& function) {
   for (const ModelState::Entry& entry : model.entries)
-    if (entry.kind == ModelState::Kind::kRunning && !entry.is_constant) function(model.view(entry));
+    if (entry.is_statistic()) function(model.view(entry));
 }
 
 bool has_finite_statistics(const StatisticsPass& pass) {

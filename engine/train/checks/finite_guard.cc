@@ -34,8 +34,7 @@ std::optional<std::size_t> first_not_finite(const ModelState& state, bool statis
   if (good_values && good_running) return std::nullopt;
   for (std::size_t i = 0; i < state.entries.size(); ++i) {
     const ModelState::Entry& entry = state.entries[i];
-    const bool is_statistic = entry.kind == Kind::kRunning && !entry.is_constant;
-    const bool looked_at = entry.kind == Kind::kParameter || (is_statistic && statistics);
+    const bool looked_at = entry.kind == Kind::kParameter || (entry.is_statistic() && statistics);
     if (looked_at && !is_finite(state.view(entry))) return i;
   }
   return std::nullopt;
