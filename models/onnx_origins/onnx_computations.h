@@ -20,7 +20,7 @@ enum class OnnxComputation : std::uint8_t {
   kNumbers,  // others, e.g. of a product with a mask: its training is not that of the parameter
 };
 
-// What the exporter has done to parameters.
+// The exporter's changes to parameters.
 struct OnnxExporterEffects {
   // Tensors of a parameter, e.g. a part of it, that another tensor is of as well.
   std::unordered_set<std::string> separated;

@@ -242,7 +242,7 @@ TEST(EpochAverage, SurvivesResumptionsBitByBit) {
       << "the fifth and the sixth";
 }
 
-// A run whose statistics could not be recomputed has left such a checkpoint.
+// Such a checkpoint is that of a run that failed to recompute its statistics.
 TEST(EpochAverage, IsCompletedByAResumptionWithTheSameBits) {
   for (const char* length : {"epochs=4", "epochs= steps=18"}) {
     for (const char* evaluation : {"eval-every=1e", "eval-every=0"}) {

@@ -1,4 +1,4 @@
-// What the exporter has computed from a parameter, by the metadata or the names of its file.
+// Tests what the exporter computed from a parameter, by the metadata or the names of its file.
 #include "models/onnx_origins/onnx_computations.h"
 
 #include <gtest/gtest.h>
