@@ -108,6 +108,13 @@ constexpr std::string_view kSlurmPreempted =
     "  [[ $record =~ PreemptTime=([0-9][0-9T:-]*) && ! ${BASH_REMATCH[1]} < $start ]]\n"
     "}\n";
 
+// After the loss of a node SLURM may put the job back before the script does, whose own requeue
+// then fails.
+constexpr std::string_view kSlurmRequeue =
+    "is_requeued() { [[ $(scontrol show job \"$job\") =~ Restarts=([0-9]+) ]] && "
+    "((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); }\n"
+    "requeue() { scontrol requeue \"$job\" || is_requeued; }\n";
+
 std::string slurm_functions(const JobRequest& request) {
   const bool several = request.resources.max_nodes > 1;
   std::string options = request.elastic ? " --no-kill --kill-on-bad-exit=0 --wait=0" : "";
@@ -126,8 +133,8 @@ std::string slurm_functions(const JobRequest& request) {
     options += " --cpus-per-task=" + std::to_string(request.resources.cpus_per_task);
   for (const std::string& option : request.srun) options += " --" + shell_word(option);
   return "check_nodes() {\n" + (several ? check : "  :\n") + "}\ntrain() {\n  srun" + options +
-         " " + request.program + " train" + train_words(request) +
-         "\n}\nrequeue() { scontrol requeue \"$job\"; }\n" + std::string(kSlurmPreempted);
+         " " + request.program + " train" + train_words(request) + "\n}\n" +
+         std::string(kSlurmRequeue) + std::string(kSlurmPreempted);
 }
 
 // A line may end in a comment, so that its check is on the next one.

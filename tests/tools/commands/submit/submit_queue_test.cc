@@ -89,6 +89,22 @@ TEST_F(Submit, APreemptedJobGoesBack) {
   }
 }
 
+// SLURM puts a job back by itself when a node is lost, maybe before the script does.
+TEST_F(Submit, AJobThatIsInTheQueueAgainHasNotEnded) {
+  const std::string run = folder_ / "run";
+  fs::create_directories(run);
+  const std::string script = printed({}, {"--save-dir", run});
+  make("srun", "exit 137");
+  make("scontrol", "[ \"$*\" = 'show job 12' ] && echo '   Requeue=1 Restarts=2 BatchFlag=1'");
+  const auto notes_of = [&](const std::string& earlier_restarts) {
+    fs::remove(run + "/job-12.txt");
+    EXPECT_EQ(run_job(script, {{"SLURM_RESTART_COUNT", earlier_restarts}}).exit_code, 137);
+    return read_text(run + "/job-12.txt");
+  };
+  EXPECT_EQ(notes_of("1"), "start none\nrequeue 137\n");
+  EXPECT_EQ(notes_of("2"), "start none\nrequeue 137\nend 137\n");
+}
+
 TEST_F(Submit, OptionsHoldAgainstVariablesOfSbatch) {
   make("sbatch", "env | grep ^SBATCH_ | sort >" + (folder_ / "variables") + "; echo 12");
   const CommandResult result = expect_success(
