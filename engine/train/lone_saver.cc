@@ -53,6 +53,8 @@ std::optional<TrainProgress> LoneSaver::save_own_state() {
   if (!context_.can_save_alone() || !recovery_.is_complete() || !resumable ||
       first_not_finite(state.model, true))
     return checkpoints.save_kept(mode);
+  const BestModel* const best = context_.parts.best;
+  mode.best = best != nullptr && best->is_best(state.progress.global_step);
   if (!checkpoints.save_alone(state, mode)) return std::nullopt;
   return state.progress;
 }

@@ -44,14 +44,38 @@ bool Milestones::has_average() const {
 
 void Milestones::catch_up() {
   const TrainerParts& parts = context_.parts;
-  const TrainerOptions& options = context_.options;
-  TrainState& state = parts.state;
-  const std::int64_t step = state.progress.global_step;
+  const std::int64_t step = context_.progress().global_step;
   if (step == 0) return;
-  const bool epoch_end = state.progress.step_in_epoch == 0, carried_over = parts.done.has_value();
-  const bool completes = parts.average != nullptr && parts.average->is_incomplete(state.progress);
+  const bool carried_over = parts.done.has_value();
+  const bool is_averaged = make_up_average();
+  // The checkpoint states that the evaluation is pending: the next resumption would repeat it.
+  const bool is_made_up = make_up_evaluation() && !carried_over;
+  const bool is_unsaved = carried_over && context_.done.saved != step;
+  // The ranks before these may have evaluated the step, and failed to save it.
+  if (is_unsaved && parts.checkpoints != nullptr && parts.best != nullptr &&
+      parts.best->is_best(step))
+    best_unsaved_ = true;
+  const bool save_due =
+      is_unsaved && is_due(context_.options.save, context_.progress().step_in_epoch == 0);
+  if (best_unsaved_ || save_due || is_made_up || is_averaged) save();
+}
+
+bool Milestones::make_up_average() {
+  WeightAverage* const average = context_.parts.average;
+  if (average == nullptr) return false;
+  const bool is_behind = average->is_behind();
+  if (is_behind) add_epoch_to_average();
+  const bool completes = average->is_incomplete(context_.progress());
   if (completes) complete_average(/*is_saved=*/true);
-  if (carried_over && is_due(options.evaluate, epoch_end) && context_.done.evaluated != step)
+  return is_behind || completes;
+}
+
+bool Milestones::make_up_evaluation() {
+  const TrainerParts& parts = context_.parts;
+  TrainState& state = parts.state;
+  const TrainProgress& at = state.progress;
+  if (parts.done.has_value() && is_due(context_.options.evaluate, at.step_in_epoch == 0) &&
+      context_.done.evaluated != at.global_step)
     state.pending_evaluation = PendingEvaluation::kAll;
   const PendingEvaluation left = state.pending_evaluation;
   if (left == PendingEvaluation::kAll && parts.evaluator != nullptr)
@@ -60,12 +84,16 @@ void Milestones::catch_up() {
     evaluate_average();
   else
     state.pending_evaluation = PendingEvaluation::kNone;
-  // The checkpoint states that the evaluation is pending: the next resumption would repeat it.
-  const bool is_made_up = left != PendingEvaluation::kNone &&
-                          state.pending_evaluation == PendingEvaluation::kNone && !carried_over;
-  const bool save_due =
-      carried_over && is_due(options.save, epoch_end) && context_.done.saved != step;
-  if (best_unsaved_ || save_due || is_made_up || completes) save();
+  return left != PendingEvaluation::kNone && state.pending_evaluation == PendingEvaluation::kNone;
+}
+
+void Milestones::add_epoch_to_average() {
+  const base::TraceSpan span("average the weights of epochs");
+  const TrainClock::Exclusion exclusion(context_.clock);
+  context_.set_activity("averaging the weights of epochs");
+  recovery_.mark_unknown();
+  context_.parts.average->end_epoch(context_.parts.state.home, context_.progress());
+  recovery_.mark_complete();
 }
 
 bool Milestones::average_weights() {
@@ -73,14 +101,7 @@ bool Milestones::average_weights() {
   const TrainProgress& progress = context_.progress();
   if (average == nullptr || (progress.step_in_epoch != 0 && !context_.is_last_step())) return false;
   const bool before = average->ready();
-  {
-    const base::TraceSpan span("average the weights of epochs");
-    const TrainClock::Exclusion exclusion(context_.clock);
-    context_.set_activity("averaging the weights of epochs");
-    recovery_.mark_unknown();
-    average->end_epoch(context_.parts.state.home, progress);
-    recovery_.mark_complete();
-  }
+  add_epoch_to_average();
   if (average->is_incomplete(progress)) complete_average(/*is_saved=*/false);
   return !before && average->ready();
 }
@@ -95,15 +116,20 @@ void Milestones::complete_average(bool is_saved) {
   const base::TraceSpan span("complete the average");
   const TrainClock::Exclusion exclusion(context_.clock);
   context_.set_activity("recomputing the statistics of the average");
-  recovery_.mark_unknown();
   parts.average->complete(parts.state.home, context_.progress());
-  recovery_.mark_complete();
   context_.done.saved = -1;  // the checkpoint of this step is without what is complete now
 }
 
 bool Milestones::evaluates_after_step(bool epoch_end, bool must_evaluate) const {
   return context_.parts.evaluator != nullptr &&
          (must_evaluate || is_due(context_.options.evaluate, epoch_end));
+}
+
+void Milestones::note_due_evaluation() {
+  const TrainProgress& at = context_.progress();
+  if (at.global_step > 0 && context_.done.evaluated != at.global_step &&
+      evaluates_after_step(at.step_in_epoch == 0, context_.is_last_step()))
+    context_.parts.state.pending_evaluation = PendingEvaluation::kAll;
 }
 
 void Milestones::after_step(bool epoch_end, bool must_evaluate) {

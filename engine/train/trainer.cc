@@ -35,7 +35,10 @@ TrainResult Trainer::run() {
     stop_alone(error.what());
   } catch (const backends::PeerError&) {
     if (context_.options.supports_rollback || context_.can_save_alone()) roll_back();
-    if (!context_.options.supports_rollback) lone_saver_.save_after_loss();
+    if (!context_.options.supports_rollback) {
+      milestones_.note_due_evaluation();
+      lone_saver_.save_after_loss();
+    }
     throw;
   }
   context_.report_saved();
@@ -142,6 +145,7 @@ void Trainer::stop_alone(const std::string& why) {
   agreement_.stop(context_.stop_signal.load());
   interrupted_ = why;
   if (context_.can_save_alone()) roll_back();
+  milestones_.note_due_evaluation();
   try {
     if (const std::string lacks = lone_saver_.save_alone(); !lacks.empty())
       interrupted_ += "; " + lacks;

@@ -27,6 +27,7 @@ class Moving final : public WeightAverage {
 };
 
 constexpr const char* kCompleteCounter = "average.complete";
+constexpr const char* kLastEpochCounter = "average.last_epoch";
 
 FlatBuffer copy_of(const FlatBuffer& buffer) {
   FlatBuffer copy = FlatBuffer::like(buffer);
@@ -60,7 +61,9 @@ std::int64_t EpochAverage::first_epoch(const TrainProgress& progress) const {
 }
 
 bool EpochAverage::is_at_end(const TrainProgress& progress) const {
-  return progress.global_step == options_.run.total_steps(progress);
+  // With another batch size, `step_in_epoch` of a checkpoint is not in steps of this run.
+  return progress.global_step == options_.run.total_steps(progress) &&
+         (options_.run.steps > 0 || progress.step_in_epoch == 0);
 }
 
 std::int64_t EpochAverage::ended_epochs(const TrainProgress& progress) const {
@@ -71,6 +74,8 @@ void EpochAverage::end_epoch(StateHome& home, const TrainProgress& progress) {
   if (ended_epochs(progress) < first_epoch(progress)) return;
   const HostView view(home, Access::kRead);
   ++count_;
+  last_ = ended_epochs(progress);
+  behind_ = false;
   const ops::AverageStep step{.weight = 1.0 / static_cast<double>(count_), .first = count_ == 1};
   ops::update(context_, {.step = step,
                          .gradient = model_.parameters.values.flat(),
@@ -80,19 +85,27 @@ void EpochAverage::end_epoch(StateHome& home, const TrainProgress& progress) {
 }
 
 bool EpochAverage::is_incomplete(const TrainProgress& progress) const {
-  return count_ > 0 && !complete_ && is_at_end(progress);
+  return (count_ > 0 || behind_) && !complete_ && is_at_end(progress);
 }
 
 void EpochAverage::complete(StateHome& home, const TrainProgress& progress) {
   const HostView view(home, Access::kRead);  // whatever changes is restored
   if (running_.bytes() > 0) {
     const FlatBuffer running = copy_of(model_.running), counters = copy_of(model_.counters);
+    const auto put_back = [&] {
+      swap_contents(model_.parameters.values, values_);
+      copy_flat(running, model_.running);
+      copy_flat(counters, model_.counters);
+    };
     swap_contents(model_.parameters.values, values_);
-    options_.recompute_statistics(ended_epochs(progress));
-    swap_contents(model_.parameters.values, values_);
+    try {
+      options_.recompute_statistics(ended_epochs(progress));
+    } catch (...) {  // e.g. a rank was lost, and those that remain continue with this state
+      put_back();
+      throw;
+    }
     copy_flat(model_.running, running_);
-    copy_flat(running, model_.running);
-    copy_flat(counters, model_.counters);
+    put_back();
   }
   complete_ = true;
 }
@@ -105,6 +118,7 @@ void EpochAverage::swap() {
 void EpochAverage::capture(StateCopy& copy) const {
   if (count_ == 0) return;
   copy.checkpoint().counters.emplace_back(kAveragedEpochs, count_);
+  copy.checkpoint().counters.emplace_back(kLastEpochCounter, last_);
   copy.checkpoint().counters.emplace_back(kCompleteCounter, complete_ ? 1 : 0);
   const auto add = [&](const FlatBuffer& buffer, ModelState::Kind kind) {
     export_buffer(buffer, model_, kind, "", io::Section::kAverage, options_.device, copy);
@@ -113,7 +127,8 @@ void EpochAverage::capture(StateCopy& copy) const {
   if (complete_) add(running_, ModelState::Kind::kRunning);
 }
 
-// A run whose length has changed averages other epochs than the checkpoint's run did.
+// A run whose length has changed averages other epochs than the checkpoint's run did. If only the
+// epoch that ends here is missing, it can be added, as the state is that of its end.
 void EpochAverage::restore(const io::Checkpoint& checkpoint, const std::string& source,
                            const std::function<void(const std::string&)>& notice) {
   const bool there = average_kind(checkpoint) == AverageKind::kEpochs;
@@ -122,9 +137,12 @@ void EpochAverage::restore(const io::Checkpoint& checkpoint, const std::string& 
   const std::int64_t found = there ? find_counter(checkpoint.counters, kAveragedEpochs, 0) : 0,
                      expected = std::max<std::int64_t>(0, ended_epochs(at) - first_epoch(at) + 1);
   const bool ended = there && average_is_complete(checkpoint) && is_at_end(at);
+  last_ = there ? find_counter(checkpoint.counters, kLastEpochCounter, 0) : 0;
+  behind_ = !ended && found + 1 == expected && (at.step_in_epoch == 0 || is_at_end(at)) &&
+            (found == 0 || last_ + 1 == ended_epochs(at));
   count_ = 0;
   complete_ = false;
-  if (!ended && found != expected) {
+  if (!ended && !behind_ && found != expected) {
     if (notice)
       notice(source + " has an average over " + std::to_string(found) +
              " epochs where this run's " + "is over " + std::to_string(expected) +

@@ -24,9 +24,12 @@ class WeightAverage {
   virtual const char* name() const = 0;  // name of the weights in evaluations: "ema", "average"
   // Called at the end of an epoch or of the run, when replicas are synchronized. Collective.
   virtual void end_epoch(StateHome& /*home*/, const TrainProgress&) {}
+  // Returns true if the state is that of the end of an epoch for which end_epoch() is still due: a
+  // rank was lost before it.
+  virtual bool is_behind() const { return false; }
   // Returns true at the end of a run whose average still needs complete(), which may fail.
   virtual bool is_incomplete(const TrainProgress&) const { return false; }
-  // REQUIRES: is_incomplete(). Collective.
+  // REQUIRES: is_incomplete(), and not is_behind(). Collective. After a failure all is as before.
   virtual void complete(StateHome& /*home*/, const TrainProgress&) {}
   // Returns true if there is already an average to evaluate.
   virtual bool ready() const = 0;
@@ -61,6 +64,7 @@ class EpochAverage final : public WeightAverage, public Stateful {
   const char* name() const override { return "average"; }
   bool ready() const override { return complete_; }
   void end_epoch(StateHome& home, const TrainProgress& progress) override;
+  bool is_behind() const override { return behind_; }
   bool is_incomplete(const TrainProgress& progress) const override;
   void complete(StateHome& home, const TrainProgress& progress) override;
   void swap() override;
@@ -81,6 +85,8 @@ class EpochAverage final : public WeightAverage, public Stateful {
   const EpochAverageOptions options_;
   FlatBuffer values_, running_;
   std::int64_t count_ = 0;  // number of epochs so far
+  std::int64_t last_ = 0;   // the last one (from 1)
+  bool behind_ = false;     // see is_behind()
   bool complete_ = false;   // the run is at its end, and running_ matches values_
 };
 

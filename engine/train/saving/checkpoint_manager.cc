@@ -107,7 +107,7 @@ bool CheckpointManager::takes_folder(std::int64_t step, const LoneSave& mode) {
 bool CheckpointManager::save_alone(TrainState& state, const LoneSave& mode) {
   if (!takes_folder(state.progress.global_step, mode)) return false;
   copy_own(state);
-  writer_->write(write_options({.keep_all = mode.keep_all}), state.progress);
+  writer_->write(write_options({.best = mode.best, .keep_all = mode.keep_all}), state.progress);
   return true;
 }
 

@@ -49,7 +49,7 @@ struct LoneSave {
   // Another rank than 0 saves nothing if the folder has a checkpoint of a later step than this,
   // which a living rank 0 has saved alone. None: of this rank's step or a later one.
   std::optional<std::int64_t> last_common = {};
-  bool keep_all = false;  // see CheckpointManager::SaveMode
+  bool best = false, keep_all = false;  // see CheckpointManager::SaveMode
 };
 
 class CheckpointManager {

@@ -79,9 +79,22 @@ Rank::Rank(const Options& options, backends::Group& group)
   if (options.evaluates)
     evaluator_ = std::make_unique<engine::Evaluator>(*control, parts.graph, parts.model, parts.pool,
                                                      parts.set, engine::EvaluatorOptions{});
-  if (!options.best) return;
-  best_ = std::make_unique<engine::BestModel>(*options.best);
-  state.parts.push_back(best_.get());
+  if (options.best) {
+    best_ = std::make_unique<engine::BestModel>(*options.best);
+    state.parts.push_back(best_.get());
+  }
+  if (options.average_last == 0) return;
+  const auto recompute_statistics = [this](std::int64_t) {
+    if (recompute) recompute();
+    for (float& value : parts.model.running.span<float>()) value *= 2;
+  };
+  average_ = std::make_unique<engine::EpochAverage>(
+      parts.model, context,
+      engine::EpochAverageOptions{
+          .epochs = options.average_last,
+          .run = {.steps = options.steps, .steps_per_epoch = parts.sampler.steps_per_epoch()},
+          .recompute_statistics = recompute_statistics});
+  state.parts.push_back(average_.get());
 }
 
 Rank::~Rank() = default;
@@ -108,6 +121,7 @@ engine::TrainResult Rank::train(const std::string& resumed_from) {
                            .evaluator = evaluator_.get(),
                            .checkpoints = checkpoints.enabled() ? &checkpoints : nullptr,
                            .best = best_.get(),
+                           .average = average_.get(),
                            .observers = {this},
                            .island = {},
                            .activity = {},

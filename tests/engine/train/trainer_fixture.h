@@ -32,6 +32,7 @@ struct Options {
   std::function<bool()> take_folder = {};
   bool evaluates = true;
   std::optional<engine::BestModelOptions> best = {};
+  std::int64_t average_last = 0;  // epochs; 0: no average
   Averaging averaging = Averaging::kGradients;
   engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
   bool supports_rollback = false;
@@ -60,6 +61,8 @@ class Rank final : private engine::TrainObserver {
   // Told after each step; what it does happens between two steps.
   std::function<void(std::int64_t step)> after_step = {};
   std::function<bool()> pause = {}, leave = {};
+  // Called when the average's statistics are recomputed, before they become twice those of the end.
+  std::function<void()> recompute = {};
   std::optional<engine::TrainerParts::Done> done = {};
   std::atomic<int> stop_signal{0};
   // "step 3", "report 3", "evaluated 3", "saved 3", "not finite: loss", "end".
@@ -87,6 +90,7 @@ class Rank final : private engine::TrainObserver {
   engine::LearningRate rate_;
   std::unique_ptr<engine::Evaluator> evaluator_;
   std::unique_ptr<engine::BestModel> best_;
+  std::unique_ptr<engine::EpochAverage> average_;
 };
 
 // Runs body on each of `world` ranks, every one in a thread. Rethrows the first exception of the
