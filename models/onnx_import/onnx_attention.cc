@@ -200,7 +200,9 @@ void translate_attention(OnnxOperator& op) {
 // x / sqrt(mean(x^2) + eps), without a weight or with one of other dimensions.
 void set_scaled_rms_norm(OnnxOperator& op, std::int64_t first, std::size_t rank) {
   OnnxParts parts(op);
-  const std::string& x = op.node().inputs[0];
+  // A parameter is read once, as a value: its products are no weights of the norm.
+  const std::string x =
+      op.is_activation(0) ? op.node().inputs[0] : parts.add_value(plain_input(op, 0));
   Numbers axes;
   for (std::int64_t axis = first; axis < static_cast<std::int64_t>(rank); ++axis)
     axes.push_back(axis);

@@ -114,7 +114,7 @@ bool is_neutral_input(const io::ReadNode& node, std::size_t index) {
   if (is_group_norm && node.type == "InstanceNormalization") return true;
   const bool is_weight = is_sum ? node.type == "Mul" : index == 1;
   const std::size_t argument = is_weight ? weight : bias_argument(call);
-  return argument < call.arguments.size() && call.arguments[argument] == "None";
+  return argument >= call.arguments.size() || call.arguments[argument] == "None";
 }
 
 }  // namespace models

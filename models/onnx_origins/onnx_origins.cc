@@ -28,18 +28,14 @@ bool has_weight_input(const io::ReadNode& node) {
          node.type == "PRelu" || node.type.ends_with("Normalization");
 }
 
-// The argument of the call that input `tensor` of the node stands for, by its role in the layer; 0:
-// unknown.
-std::size_t argument_read(const OnnxCall& call, const io::ReadNode& node,
-                          const std::string& tensor) {
+// The argument of the call that this input of the node stands for, by its role in the layer; 0:
+// unknown. The tensor does not tell: a norm's weight and bias of zeros are one.
+std::size_t argument_read(const OnnxCall& call, const io::ReadNode& node, std::size_t input) {
   if (node.type == "Mul" && !call.is_weighted_sum()) return weight_argument(call);
   if (node.type == "Add") return bias_argument(call);
   if (!has_weight_input(node) && node.type != "MatMul") return 0;
-  // A bias may be equal to the weight of a norm, and is the same tensor then.
-  const auto place = std::ranges::find(node.inputs, tensor);
-  if (place == node.inputs.end() || place == node.inputs.begin()) return 0;
-  const bool is_weight = place == node.inputs.begin() + 1;
-  return is_weight ? weight_argument(call) : bias_argument(call);
+  if (input == 1) return weight_argument(call);
+  return input == 2 ? bias_argument(call) : 0;
 }
 
 }  // namespace
@@ -145,16 +141,18 @@ std::string OnnxOrigins::parameter_of(const std::string& argument) const {
   return found == placeholders_.end() ? "" : found->second;
 }
 
-std::string OnnxOrigins::parameter_read(const io::ReadNode& node, const std::string& name) const {
+std::string OnnxOrigins::parameter_read(const io::ReadNode& node, std::size_t input,
+                                        const std::string& name) const {
   if (has_folded_norm(node)) return name;  // computed from several
   const OnnxCall call = read_onnx_call(node.call);
-  const std::size_t argument = argument_read(call, node, name);
+  const std::size_t argument = argument_read(call, node, input);
   if (argument > 0 && argument < call.arguments.size()) {
     std::string found = parameter_of(call.arguments[argument]);
     return found.empty() ? name : found;
   }
   const bool is_computed = folded_.contains(name) && !signature_.contains(name);
-  if (is_computed || has_weight_input(node)) return name;
+  const bool is_product_and_sum = call.function.starts_with("aten.addmm.");
+  if (is_computed || (has_weight_input(node) && !is_product_and_sum)) return name;
   const std::vector<std::string> read = parameters_of(call);
   if (std::ranges::find(read, name) != read.end()) return name;
   if (read.size() == 1) return read[0];

@@ -9,6 +9,7 @@
 // metadata of nodes (onnx_calls.h) name the parameters that PyTorch reads there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -44,9 +45,10 @@ class OnnxOrigins {
   // The values that the exporter has computed this tensor from; none for others.
   std::vector<std::string> computed_from(const std::string& name) const;
 
-  // Returns the parameter that PyTorch reads where this node reads this tensor: `name`, unless the
-  // exporter has merged or transposed it. `name`: that of the tensor, or of an Identity.
-  std::string parameter_read(const io::ReadNode& node, const std::string& name) const;
+  // Returns the parameter that PyTorch reads where this node reads a tensor as this input: `name`,
+  // unless the exporter has merged or transposed it. `name`: that of the tensor, or of an Identity.
+  std::string parameter_read(const io::ReadNode& node, std::size_t input,
+                             const std::string& name) const;
   // Returns the bias of the Linear layer or the convolution that this node comes from, which the
   // file does not contain if it is zero; "": it has none, or the file does not say.
   std::string bias_of(const io::ReadNode& node) const;

@@ -49,7 +49,7 @@ std::vector<std::int64_t> shape_of(const OnnxConstant& constant) {
   return shape;
 }
 
-OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
+OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node, std::size_t input,
                             OnnxConstant constant) {
   if (!is_trained_weight(constant)) return constant;
   if (constant.computation == OnnxComputation::kShared) {
@@ -63,7 +63,7 @@ OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node
   }
   constant.computation = computation_of(all.origins, node, constant.tensor->name);
   const std::string& name = initializer_name(constant);
-  if (std::string read = all.origins.parameter_read(node, name); read != name)
+  if (std::string read = all.origins.parameter_read(node, input, name); read != name)
     constant.alias = std::move(read);
   return constant;
 }
@@ -130,7 +130,7 @@ bool OnnxOperator::is_activation(std::size_t index) const {
 OnnxConstant OnnxOperator::constant(std::size_t index) const {
   refuse_tokens(index);
   if (const auto* found = std::get_if<OnnxConstant>(&input(index)))
-    return named_constant(all_, node(), *found);
+    return named_constant(all_, node(), index, *found);
   throw OnnxUnsupported("input " + std::to_string(index) +
                         " is computed, expected a constant: a parameter of the model");
 }

@@ -237,18 +237,62 @@ TEST_F(OnnxCallsTest, APartOfAParameterThatIsReadAsAWholeIsNamed) {
   EXPECT_VALUES(notes(found), "computed slice_1.weight w optimize=False");
 }
 
+// Equal numbers.
+io::NamedArray equal_floats(const std::string& name, const onnx_constants::Ints& shape,
+                            float value) {
+  io::NamedArray all = floats(name, shape);
+  const io::NamedArray one = onnx_constants::scalar("", value);
+  for (std::size_t i = 0; i < all.data.size(); i += one.data.size())
+    std::ranges::copy(one.data, all.data.begin() + static_cast<std::ptrdiff_t>(i));
+  return all;
+}
+
+// As constructed, all have the weight 1, which is one tensor in the file.
+TEST_F(OnnxCallsTest, EqualRmsNormsAreSeparate) {
+  parameters_ = {"n1.weight", "n2.weight"};
+  const std::string norm = "aten.rms_norm.default](args = (%x, [4]";
+  const auto node = [&](const std::string& from, const std::string& to, const std::string& call) {
+    return CalledNode{"RMSNormalization", {from, "n1.weight"}, to, norm + call, to};
+  };
+  const models::OnnxImport found =
+      imported({node("x", "n1", ", %p_n1_weight, 1e-05)"), node("n1", "n2", ", %p_n2_weight)"),
+                node("n2", "again", ", %p_n1_weight, 1e-05)"),
+                node("again", "plain", ", None, 1e-05)"), node("plain", "y", ")")},
+               {equal_floats("n1.weight", {4}, 1)});
+  EXPECT_EQ(names(found), "n1.weight n2.weight ");
+  EXPECT_EQ(occurrences(found.definition, "kind = \"rms_norm\""), 3U) << found.definition;
+  EXPECT_EQ(occurrences(found.definition, "tied = \"n1\""), 1U) << found.definition;
+}
+
+TEST_F(OnnxCallsTest, EqualArgumentsOfAProductAndSumAreSeparate) {
+  parameters_ = {"a.weight", "a.bias", "b.weight", "b.bias"};
+  const std::string sum = "aten.addmm.default](args = (%p_";
+  const models::OnnxImport found =
+      imported({{"Gemm", {"x", "a.weight", "a.bias"}, "h", sum + "a_bias, %x, %p_a_weight)", "a"},
+                {"Gemm", {"h", "a.weight", "a.bias"}, "y", sum + "b_bias, %h, %p_b_weight)", "b"}},
+               {floats("a.weight", {4, 4}), floats("a.bias", {4}, 1)});
+  EXPECT_EQ(names(found), "a.weight a.bias b.weight b.bias ");
+}
+
+// A norm whose weight and bias are 0 reads one tensor for both.
+TEST_F(OnnxCallsTest, ANormOfZerosHasAWeightAndABias) {
+  parameters_ = {"n.weight", "n.bias"};
+  const models::OnnxImport found =
+      imported({{"LayerNormalization",
+                 {"x", "n.weight", "n.weight"},
+                 "y",
+                 "aten.layer_norm.default](args = (%x, [4], %p_n_weight, %p_n_bias, 1e-05, False)",
+                 "n"}},
+               {equal_floats("n.weight", {4}, 0)});
+  EXPECT_EQ(names(found), "n.weight n.bias ");
+  EXPECT_EQ(occurrences(found.definition, "affine = false"), 0U) << found.definition;
+  EXPECT_EQ(notes(found).find("n.bias"), std::string::npos) << notes(found);
+}
+
 // The exporter reads the ones and zeros of another module in the place of those that are left out.
 TEST_F(OnnxCallsTest, NormsWithoutParametersTrainNone) {
   parameters_ = {"n.weight", "n.bias"};
   const std::string norm = "aten.layer_norm.default](args = (%x, [4], ";
-  const io::NamedArray zeros = {.name = "n.bias",
-                                .type = io::DType::kF32,
-                                .shape = {4},
-                                .data = std::vector<std::byte>(4 * sizeof(float))};
-  io::NamedArray ones = floats("n.weight", {4});
-  const io::NamedArray one = onnx_constants::scalar("", 1);
-  for (std::size_t i = 0; i < ones.data.size(); i += one.data.size())
-    std::ranges::copy(one.data, ones.data.begin() + static_cast<std::ptrdiff_t>(i));
   const models::OnnxImport found = imported(
       {{"LayerNormalization",
         {"x", "n.weight", "n.bias"},
@@ -257,7 +301,7 @@ TEST_F(OnnxCallsTest, NormsWithoutParametersTrainNone) {
         "n"},
        {"LayerNormalization", {"h", "n.weight"}, "i", norm + "None, None, 1e-05)", "o"},
        {"LayerNormalization", {"i", "n.weight", "n.bias"}, "y", norm + "None, None, 1e-05)", "p"}},
-      {ones, zeros});
+      {equal_floats("n.weight", {4}, 1), equal_floats("n.bias", {4}, 0)});
   EXPECT_EQ(names(found), "n.weight n.bias ");
   EXPECT_EQ(occurrences(found.definition, "affine = false"), 2U) << found.definition;
   EXPECT_EQ(occurrences(found.definition, "tied"), 0U) << found.definition;
