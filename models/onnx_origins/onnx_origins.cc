@@ -63,9 +63,9 @@ void OnnxOrigins::read_signature_line(const std::string& line) {
   const bool is_new =
       signature_.try_emplace(name, is_parameter ? OnnxOrigin::kParameter : OnnxOrigin::kBuffer)
           .second;
-  if (!is_parameter || !is_new) return;
+  if (!is_new) return;
   placeholders_[line.substr(0, kind)] = name;
-  parameters_.push_back(name);
+  if (is_parameter) parameters_.push_back(name);
 }
 
 bool OnnxOrigins::is_anonymous(const std::string& name) const {
@@ -138,7 +138,20 @@ OnnxOrigin OnnxOrigins::of(const io::StoredTensor& tensor, const std::string& na
 std::string OnnxOrigins::parameter_of(const std::string& argument) const {
   if (!argument.starts_with('%')) return "";
   const auto found = placeholders_.find(argument.substr(1));
-  return found == placeholders_.end() ? "" : found->second;
+  const bool is_parameter =
+      found != placeholders_.end() && signature_.at(found->second) == OnnxOrigin::kParameter;
+  return is_parameter ? found->second : "";
+}
+
+// The function has its mean and variance in the places of the node's.
+std::string OnnxOrigins::statistic_read(const io::ReadNode& node, std::size_t input) const {
+  constexpr std::size_t kMean = 3;
+  if (node.type != "BatchNormalization" || input < kMean) return "";
+  const OnnxCall call = read_onnx_call(node.call);
+  if (!call.is_batch_norm()) return "";
+  const std::string read = input < call.arguments.size() ? call.arguments[input] : "";
+  const auto found = placeholders_.find(read.substr(read.starts_with('%') ? 1 : 0));
+  return found == placeholders_.end() ? node.outputs.at(0) : found->second;
 }
 
 std::string OnnxOrigins::parameter_read(const io::ReadNode& node, std::size_t input,

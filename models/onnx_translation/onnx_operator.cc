@@ -52,6 +52,11 @@ std::vector<std::int64_t> shape_of(const OnnxConstant& constant) {
 OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node, std::size_t input,
                             OnnxConstant constant) {
   if (!is_trained_weight(constant)) return constant;
+  if (std::string statistic = all.origins.statistic_read(node, input); !statistic.empty()) {
+    constant.origin = OnnxOrigin::kBuffer;
+    constant.alias = std::move(statistic);
+    return constant;
+  }
   if (constant.computation == OnnxComputation::kShared) {
     OnnxCall call = read_onnx_call(node.call);
     const std::size_t weight = weight_argument(call);

@@ -55,11 +55,14 @@ class OnnxCallsTest : public testing::Test {
     ProtobufMessage more;
     for (const CalledNode& node : nodes) more.message(1, called_message(node));
     std::string signature;
-    for (const std::string& name : parameters_) {
+    const auto add_line = [&](const std::string& name, const std::string& kind) {
       std::string placeholder = name;
       std::ranges::replace(placeholder, '.', '_');
-      signature += "p_" + placeholder + ": PARAMETER target='" + name + "'\n";
-    }
+      signature +=
+          (kind == "BUFFER" ? "b_" : "p_") + placeholder + ": " + kind + " target='" + name + "'\n";
+    };
+    for (const std::string& name : parameters_) add_line(name, "PARAMETER");
+    for (const std::string& name : buffers_) add_line(name, "BUFFER");
     if (!signature.empty()) more.message(16, metadata_entry(io::kOnnxSignature, signature));
     for (const auto& [name, sources] : folded_) {
       ProtobufMessage value;
@@ -89,6 +92,7 @@ class OnnxCallsTest : public testing::Test {
   const test_support::TemporaryDirectory folder_;
   const std::string path_ = folder_ / "net.onnx";
   std::vector<std::string> parameters_;  // of the signature; none: the file has none
+  std::vector<std::string> buffers_;
   std::vector<std::pair<std::string, std::string>> folded_;  // values, and what they are from
 };
 
@@ -287,6 +291,51 @@ TEST_F(OnnxCallsTest, ANormOfZerosHasAWeightAndABias) {
   EXPECT_EQ(names(found), "n.weight n.bias ");
   EXPECT_EQ(occurrences(found.definition, "affine = false"), 0U) << found.definition;
   EXPECT_EQ(notes(found).find("n.bias"), std::string::npos) << notes(found);
+}
+
+// The norm has no parameters, but its input is one.
+TEST_F(OnnxCallsTest, AParameterThatIsNormedIsTrained) {
+  parameters_ = {"queries", "n.weight", "n.bias"};
+  const std::string norm = "aten.layer_norm.default](args = (";
+  const models::OnnxImport found =
+      imported({{"LayerNormalization",
+                 {"x", "n.weight", "n.bias"},
+                 "h",
+                 norm + "%x, [4], %p_n_weight, %p_n_bias, 1e-05, False)",
+                 "n"},
+                {"LayerNormalization",
+                 {"queries", "n.weight"},
+                 "q",
+                 norm + "%p_queries, [4], None, None, 1e-05)",
+                 ""},
+                {"Add", {"h", "q"}, "y", "aten.add.Tensor](args = (%h, %q)", ""}},
+               {equal_floats("queries", {1, 4}, 0), equal_floats("n.weight", {4}, 1),
+                floats("n.bias", {4}, 2)});
+  EXPECT_EQ(names(found), "n.weight n.bias queries.weight ");
+  EXPECT_EQ(occurrences(found.definition, "affine = false"), 1U) << found.definition;
+}
+
+// Running statistics at the start are equal to a weight and a bias at the start.
+TEST_F(OnnxCallsTest, StatisticsThatAreEqualToParametersAreNotTrained) {
+  parameters_ = {"n.weight", "n.bias"};
+  buffers_ = {"n.running_mean", "n.running_var", "o.running_mean", "o.running_var"};
+  const std::vector<std::string> read{"n.weight", "n.bias", "n.bias", "n.weight"};
+  const auto node = [&](const std::string& from, const std::string& to, const std::string& module,
+                        const std::string& weights) {
+    std::vector<std::string> inputs{from};
+    inputs.insert(inputs.end(), read.begin(), read.end());
+    return CalledNode{"BatchNormalization", inputs, to,
+                      "aten._native_batch_norm_legit_no_training.default](args = (%" + from + ", " +
+                          weights + ", %b_" + module + "_running_mean, %b_" + module +
+                          "_running_var, 0.1, 1e-05)",
+                      "norms." + module};
+  };
+  const models::OnnxImport found =
+      imported({node("x", "h", "n", "%p_n_weight, %p_n_bias"), node("h", "y", "o", "None, None")},
+               {equal_floats("n.weight", {4}, 1), equal_floats("n.bias", {4}, 0)});
+  EXPECT_EQ(names(found),
+            "n.weight n.bias n.running_mean n.running_var o.running_mean o.running_var ");
+  EXPECT_EQ(notes(found).find("trained"), std::string::npos) << notes(found);
 }
 
 // The exporter reads the ones and zeros of another module in the place of those that are left out.
