@@ -11,6 +11,7 @@
 #include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_operators.h"
 #include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_tokens/onnx_masks.h"
 #include "models/onnx_translation/onnx_plain.h"
 #include "models/onnx_translation/onnx_tensors.h"
 
@@ -159,7 +160,7 @@ std::string given_mask(OnnxOperator& op, OnnxParts& parts, const OnnxHeads& head
   };
   if (op.is_activation(3) || !op.is_computable(3)) {
     OnnxActivation mask = plain_input(op, 3);
-    if (is_onnx_truth(op.all().layers, mask.layer))
+    if (is_boolean(op.all(), op.node().inputs[3]))
       refuse_attention("a mask of comparisons, expected a constant or numbers that are added");
     expect_no_heads(mask.shape);
     while (heads.is_grouped() && mask.plain.dims.size() > 2)

@@ -185,6 +185,19 @@ TEST_F(OnnxGeneralTest, ComparisonsChooseBetweenValues) {
   EXPECT_CONTAINS(found.definition, "function = \"less\"");
 }
 
+// Each product reads the one before twice.
+TEST_F(OnnxGeneralTest, ALongExpressionOfTruthsIsOne) {
+  std::vector<io::OnnxNode> nodes{node("Greater", {"x", "two"}, "c0")};
+  for (int i = 0; i < 64; ++i) {
+    const std::string from = "c" + std::to_string(i);
+    nodes.push_back(node("And", {from, from}, "c" + std::to_string(i + 1)));
+  }
+  nodes.push_back(node("Cast", {"c64"}, "truth", {{"to", std::int64_t{9}}}));
+  nodes.push_back(node("Where", {"truth", "x", "two"}, "end"));
+  const models::OnnxImport found = imported(nodes, {scalar("two", 2)});
+  EXPECT_EQ(found.definition.find("scale_shift"), std::string::npos);
+}
+
 TEST_F(OnnxGeneralTest, AConditionOfNumbersIsThatTheyAreNotZero) {
   const models::OnnxImport found =
       imported({node("Cast", {"x"}, "truth", {{"to", std::int64_t{9}}}),
