@@ -198,6 +198,22 @@ TEST_F(OnnxGeneralTest, ALongExpressionOfTruthsIsOne) {
   EXPECT_EQ(found.definition.find("scale_shift"), std::string::npos);
 }
 
+// The shape of a constant has one -1 and no other negative extent.
+TEST_F(OnnxGeneralTest, NegativeExtentsOfAConstantAreRefused) {
+  for (const Ints& extents : {Ints{-1, -1}, Ints{-2, -3}, Ints{-6, -1}, Ints{-2, -3, -1}}) {
+    std::string fault;
+    try {
+      imported({node("Reshape", {"numbers", "extents"}, "turned"),
+                node("Concat", {"turned", "turned"}, "all", {{"axis", std::int64_t{0}}}),
+                node("Add", {"x", "all"}, "end")},
+               {integers("numbers", {1, 2, 3, 4, 5, 6}), integers("extents", extents)});
+    } catch (const engine::ModelError& error) {
+      fault = error.what();
+    }
+    EXPECT_VALUES(fault, "(Reshape): a constant [6]") << ::testing::PrintToString(extents);
+  }
+}
+
 TEST_F(OnnxGeneralTest, AConditionOfNumbersIsThatTheyAreNotZero) {
   const models::OnnxImport found =
       imported({node("Cast", {"x"}, "truth", {{"to", std::int64_t{9}}}),
