@@ -214,6 +214,16 @@ TEST_F(OnnxGeneralTest, NegativeExtentsOfAConstantAreRefused) {
   }
 }
 
+// All are one layer's output; the search for its readers does not visit those that are done.
+TEST_F(OnnxGeneralTest, ManyFactorsOfOneAreLeftOut) {
+  constexpr int kFactors = 30'000;
+  std::vector<io::OnnxNode> nodes{node("Relu", {"x"}, "y0")};
+  for (int i = 0; i < kFactors; ++i)
+    nodes.push_back(node("Mul", {"y" + std::to_string(i), "one"}, "y" + std::to_string(i + 1)));
+  nodes.push_back(node("Relu", {"y" + std::to_string(kFactors)}, "end"));
+  EXPECT_EQ(kinds(imported(nodes, {scalar("one", 1)})), "relu relu global_average_pool dense");
+}
+
 TEST_F(OnnxGeneralTest, AConditionOfNumbersIsThatTheyAreNotZero) {
   const models::OnnxImport found =
       imported({node("Cast", {"x"}, "truth", {{"to", std::int64_t{9}}}),
