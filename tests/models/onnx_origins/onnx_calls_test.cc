@@ -241,6 +241,35 @@ TEST_F(OnnxCallsTest, APartOfAParameterThatIsReadAsAWholeIsNamed) {
   EXPECT_VALUES(notes(found), "computed slice_1.weight w optimize=False");
 }
 
+// The file does not contain the parameter itself.
+TEST_F(OnnxCallsTest, PartsOfAParameterThatOverlapAreNamed) {
+  parameters_ = {"w", "b"};
+  folded_ = {{"slice_1", "['val_1', 'w']"},
+             {"slice_2", "['b', 'val_2']"},
+             {"slice_3", "['val_3', 'w']"},
+             {"slice_4", "['b', 'val_4']"}};
+  const std::string sum = "aten.linear.default](args = (%x, %slice_";
+  const std::vector<CalledNode> nodes{
+      {"Gemm", {"x", "slice_1", "slice_2"}, "h", sum + "1, %slice_2)", "a"},
+      {"Gemm", {"h", "slice_3", "slice_4"}, "y", sum + "3, %slice_4)", "b"}};
+  const io::NamedArray first = floats("slice_1", {4, 4}), bias = floats("slice_2", {4}, 1);
+  io::NamedArray second = floats("slice_3", {4, 4}, 100), other = floats("slice_4", {4}, 100);
+  EXPECT_EQ(notes(imported(nodes, {first, bias, second, other})).find("computed"),
+            std::string::npos);
+  const auto half = [](const io::NamedArray& array) {
+    return static_cast<std::ptrdiff_t>(array.data.size() / 2);
+  };
+  std::copy(bias.data.begin() + half(bias), bias.data.end(), other.data.begin());
+  EXPECT_VALUES(notes(imported(nodes, {first, bias, second, other})),
+                "computed a.bias b b.bias b optimize=False");
+  std::copy(first.data.begin() + half(first), first.data.end(), second.data.begin());
+  EXPECT_VALUES(notes(imported(nodes, {first, bias, second, other})),
+                "computed a.weight w a.bias b b.weight w b.bias b optimize=False");
+  EXPECT_VALUES(notes(imported(nodes, {transposed_copy(first, "slice_1"), bias,
+                                       transposed_copy(second, "slice_3"), other})),
+                "computed a.weight w a.bias b b.weight w b.bias b optimize=False");
+}
+
 // Equal numbers.
 io::NamedArray equal_floats(const std::string& name, const onnx_constants::Ints& shape,
                             float value) {
