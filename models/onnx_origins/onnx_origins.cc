@@ -154,6 +154,15 @@ std::string OnnxOrigins::statistic_read(const io::ReadNode& node, std::size_t in
   return found == placeholders_.end() ? node.outputs.at(0) : found->second;
 }
 
+// E.g. a product that the exporter has computed from the weight, which the bias is added to.
+bool OnnxOrigins::is_computed_by(const OnnxCall& call, const std::string& name,
+                                 const std::string& argument) const {
+  const std::vector<std::string> sources = parameters_in(name);
+  return std::ranges::any_of(parameters_of(call), [&](const std::string& read) {
+    return read != argument && std::ranges::find(sources, read) != sources.end();
+  });
+}
+
 std::string OnnxOrigins::parameter_read(const io::ReadNode& node, std::size_t input,
                                         const std::string& name) const {
   if (has_folded_norm(node)) return name;  // computed from several
@@ -161,7 +170,7 @@ std::string OnnxOrigins::parameter_read(const io::ReadNode& node, std::size_t in
   const std::size_t argument = argument_read(call, node, input);
   if (argument > 0 && argument < call.arguments.size()) {
     std::string found = parameter_of(call.arguments[argument]);
-    return found.empty() ? name : found;
+    return found.empty() || is_computed_by(call, name, found) ? name : found;
   }
   const bool is_computed = folded_.contains(name) && !signature_.contains(name);
   const bool is_product_and_sum = call.function.starts_with("aten.addmm.");

@@ -73,6 +73,9 @@ class OnnxOrigins {
   OnnxOrigin by_signature(const std::string& name) const;
   OnnxOrigin by_name(const io::StoredTensor& tensor, const std::string& name) const;
 
+  // Whether the exporter has computed this tensor from other arguments of the call than this one.
+  bool is_computed_by(const OnnxCall& call, const std::string& name,
+                      const std::string& argument) const;
   void read_signature_line(const std::string& line);
   std::string parameter_of(const std::string& argument) const;  // of a call; "": no parameter
 

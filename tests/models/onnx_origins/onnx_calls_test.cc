@@ -175,6 +175,22 @@ TEST_F(OnnxCallsTest, AComputedWeightWithABiasIsNamed) {
   EXPECT_VALUES(notes(found), "m.val_9.weight m.weight optimize=False");
 }
 
+// A Linear layer of a buffer: the exporter has computed the product, and the Add is left.
+TEST_F(OnnxCallsTest, AComputedProductIsNotTheBiasThatIsAdded) {
+  parameters_ = {"m.weight", "m.bias"};
+  buffers_ = {"table"};
+  folded_ = {{"val_1", "['m.weight', 'table', 'val_0']"}};
+  const models::OnnxImport found =
+      imported({{"Add",
+                 {"val_1", "m.bias"},
+                 "h",
+                 "aten.linear.default](args = (%b_table, %p_m_weight, %p_m_bias)"},
+                {"Add", {"x", "h"}, "y", "aten.add.Tensor](args = (%x, %h)"}},
+               {floats("val_1", {1, 4}), floats("m.bias", {4}, 9)});
+  EXPECT_EQ(names(found), "m.bias.weight val_1.weight ");
+  EXPECT_VALUES(notes(found), "computed val_1.weight m.weight optimize=False");
+}
+
 // A transpose or a view alone is trained as the parameter is.
 TEST_F(OnnxCallsTest, OtherOrdersOfAParameterAreNoComputedWeights) {
   parameters_ = {"a.weight", "w", "v"};
