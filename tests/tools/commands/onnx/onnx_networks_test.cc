@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "googlenet", "shufflenet_v2_x0_5", "gates", "convnext",
                                          "mixer", "encoder", "vit", "swin", "unet", "unet_resized",
                                          "autoencoder", "norms", "windows", "choosing", "parts",
-                                         "standardized", "nfnet", "coatnet"),
+                                         "standardized", "nfnet", "coatnet", "swin_v2"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 class TimmNetwork : public testing::TestWithParam<std::string> {};

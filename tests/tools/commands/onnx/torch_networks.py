@@ -516,6 +516,12 @@ def small_nfnet():
     return timm.models.nfnet.NormFreeNet(config, num_classes=CLASSES)
 
 
+def small_swin_v2():
+    import timm.models.swin_transformer_v2
+    return timm.models.swin_transformer_v2.SwinTransformerV2(32, window_size=4, embed_dim=16, depths=(2,), num_heads=(2,),
+                                                             drop_path_rate=0, num_classes=CLASSES)
+
+
 def small_coatnet():
     import timm.models.maxxvit
     attention = timm.models.maxxvit.MaxxVitTransformerCfg(dim_head=8)
@@ -528,6 +534,7 @@ NETWORKS = {
     "standardized": (Standardized, 16),
     "nfnet": (small_nfnet, 32),
     "coatnet": (small_coatnet, 64),
+    "swin_v2": (small_swin_v2, 32),
     "choosing": (Choices, 16),
     "norms": (Norms, 16),
     "windows": (Windows, 16),
