@@ -127,8 +127,8 @@ void translate_celu(OnnxOperator& op) {
 }
 
 // An exporter may have given the slope further dimensions; it is the same parameter.
-OnnxActivation slope_value(OnnxOperator& op, OnnxConstant slope) {
-  slope = named_constant(op.all(), op.node(), slope);
+OnnxActivation slope_value(OnnxOperator& op, std::size_t index) {
+  OnnxConstant slope = op.constant(index);
   const std::vector<std::string> sources = op.all().origins.parameters_in(slope.tensor->name);
   if (sources.size() == 1 && slope.alias.empty()) slope.alias = sources[0];
   set_reader(op, slope);
@@ -143,7 +143,7 @@ void translate_prelu(OnnxOperator& op) {
   const auto* stored = std::get_if<OnnxConstant>(&op.input(1));
   const bool is_parameter = stored != nullptr && is_trained_weight(*stored);
   below = combined(op, "multiply", std::move(below),
-                   is_parameter ? slope_value(op, *stored) : plain_input(op, 1));
+                   is_parameter ? slope_value(op, 1) : plain_input(op, 1));
   set_plain(op, combined(op, "subtract", std::move(above), std::move(below)));
 }
 

@@ -24,7 +24,7 @@ std::int64_t times_batch(std::int64_t count) {
 
 // A product of m times the number of samples and a number.
 std::int64_t multiplied(std::int64_t m, std::int64_t number) {
-  if (m < 1 || is_onnx_symbol(number) || number > kMaxOnnxExtent) return kOnnxUnknown;
+  if (m < 1 || number < 1 || number > kMaxOnnxExtent) return kOnnxUnknown;
   return times_batch(m * number);
 }
 

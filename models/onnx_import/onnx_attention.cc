@@ -11,6 +11,7 @@
 #include "models/onnx_import/onnx_folding.h"
 #include "models/onnx_import/onnx_operators.h"
 #include "models/onnx_parameters/onnx_sharing.h"
+#include "models/onnx_tokens/onnx_masks.h"
 #include "models/onnx_translation/onnx_plain.h"
 #include "models/onnx_translation/onnx_tensors.h"
 
@@ -159,7 +160,7 @@ std::string given_mask(OnnxOperator& op, OnnxParts& parts, const OnnxHeads& head
   };
   if (op.is_activation(3) || !op.is_computable(3)) {
     OnnxActivation mask = plain_input(op, 3);
-    if (is_onnx_truth(op.all().layers, mask.layer))
+    if (is_boolean(op.all(), op.node().inputs[3]))
       refuse_attention("a mask of comparisons, expected a constant or numbers that are added");
     expect_no_heads(mask.shape);
     while (heads.is_grouped() && mask.plain.dims.size() > 2)
@@ -200,7 +201,9 @@ void translate_attention(OnnxOperator& op) {
 // x / sqrt(mean(x^2) + eps), without a weight or with one of other dimensions.
 void set_scaled_rms_norm(OnnxOperator& op, std::int64_t first, std::size_t rank) {
   OnnxParts parts(op);
-  const std::string& x = op.node().inputs[0];
+  // A parameter is read once, as a value: its products are no weights of the norm.
+  const std::string x =
+      op.is_activation(0) ? op.node().inputs[0] : parts.add_value(plain_input(op, 0));
   Numbers axes;
   for (std::int64_t axis = first; axis < static_cast<std::int64_t>(rank); ++axis)
     axes.push_back(axis);

@@ -27,9 +27,9 @@ OnnxTensor fold_reshape(OnnxOperator& op) {
   std::int64_t known = 1, free = -1;
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (to[i] == 0 && op.integer("allowzero", 0) == 0 && i < all.shape.size()) to[i] = all.shape[i];
-    if (to[i] == -1)
+    if (to[i] == -1 && free < 0)
       free = static_cast<std::int64_t>(i);
-    else if (__builtin_mul_overflow(known, to[i], &known))
+    else if (to[i] < 0 || __builtin_mul_overflow(known, to[i], &known))
       known = -1;
   }
   if (free >= 0 && known > 0) to[static_cast<std::size_t>(free)] = count / known;

@@ -23,8 +23,6 @@ std::vector<OnnxOperatorRow> onnx_einsum();
 std::vector<OnnxOperatorRow> onnx_sequences();
 std::vector<OnnxOperatorRow> onnx_attention_operators();
 
-// Whether the layer's numbers are known to be 0 or 1.
-bool is_onnx_truth(const OnnxLayerList& layers, int layer);
 // x * sigmoid(x) as one layer; returns false for other products.
 bool set_gated(OnnxOperator& op);
 // A MatMul of two outputs of layers; one of attention becomes `self_attention`.

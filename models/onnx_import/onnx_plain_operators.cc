@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "io/base/text/text_parts.h"
 #include "models/onnx_import/onnx_folding.h"
@@ -121,6 +124,25 @@ void translate_logic(OnnxOperator& op) {
   set_plain(op, is_or ? negated(op, std::move(both)) : std::move(both));
 }
 
+// Whether the layer's numbers are known to be 0 or 1: comparisons, their products and negations.
+bool has_truths(const OnnxLayerList& layers, int layer) {
+  const std::vector<std::pair<std::string, std::string>> negation{{"scale", "-1"}, {"shift", "1"}};
+  std::vector<int> left{layer};
+  std::unordered_set<int> seen{layer};
+  while (!left.empty()) {
+    const int at = left.back();
+    left.pop_back();
+    if (at < 0) return false;
+    const OnnxListedLayer& from = layers.at(at);
+    if (from.kind == "compare") continue;
+    const bool is_negation = from.kind == "scale_shift" && from.options == negation;
+    if (from.kind != "multiply" && !is_negation) return false;
+    for (const int input : from.inputs)
+      if (seen.insert(input).second) left.push_back(input);
+  }
+  return true;
+}
+
 // ONNX's types: 1 float, 9 booleans, 11 double. Constants are computed elsewhere.
 void translate_cast(OnnxOperator& op) {
   if (keep_tokens(op)) return;
@@ -130,7 +152,7 @@ void translate_cast(OnnxOperator& op) {
     throw OnnxUnsupported("a conversion to ONNX's type " + std::to_string(to) +
                           ", expected 1 (float), 9 (bool) or 11 (double)");
   OnnxActivation value = plain_input(op, 0);
-  if (is_onnx_truth(op.all().layers, value.layer) && value.plain.scale == 1)
+  if (value.plain.scale == 1 && has_truths(op.all().layers, value.layer))
     return set_plain(op, std::move(value));
   OnnxTensor zero{.shape = {1}, .integers = {0}, .reals = {}};
   set_plain(
@@ -152,15 +174,6 @@ void translate_where(OnnxOperator& op) {
 }
 
 }  // namespace
-
-bool is_onnx_truth(const OnnxLayerList& layers, int layer) {
-  if (layer < 0) return false;
-  const OnnxListedLayer& from = layers.at(layer);
-  const std::vector<std::pair<std::string, std::string>> negation{{"scale", "-1"}, {"shift", "1"}};
-  const bool is_negation = from.kind == "scale_shift" && from.options == negation;
-  if (from.kind != "multiply" && !is_negation) return from.kind == "compare";
-  return std::ranges::all_of(from.inputs, [&](int input) { return is_onnx_truth(layers, input); });
-}
 
 std::vector<OnnxOperatorRow> onnx_plain_operators() {
   std::vector<OnnxOperatorRow> rows{{"Dropout", translate_dropout},

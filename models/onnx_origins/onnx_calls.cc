@@ -37,7 +37,7 @@ struct WeightedFunction {
 constexpr WeightedFunction kWeighted[] = {
     {"linear.", 1},     {"conv", 1},           {"layer_norm.", 2},
     {"group_norm.", 2}, {"batch_norm.", 1},    {"_native_batch_norm", 1},
-    {"prelu.", 1},      {"instance_norm.", 1},
+    {"prelu.", 1},      {"instance_norm.", 1}, {"rms_norm.", 2},
 };
 
 bool is_of(const OnnxCall& call, std::string_view name) {
@@ -79,7 +79,8 @@ std::size_t weight_argument(const OnnxCall& call) {
 
 std::size_t bias_argument(const OnnxCall& call) {
   const std::size_t weight = weight_argument(call);
-  return weight == 0 || is_of(call, "prelu.") ? 0 : weight + 1;
+  const bool has_none = weight == 0 || is_of(call, "prelu.") || is_of(call, "rms_norm.");
+  return has_none ? 0 : weight + 1;
 }
 
 }  // namespace models

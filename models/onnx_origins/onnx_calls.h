@@ -24,7 +24,7 @@ OnnxCall read_onnx_call(const std::string& text);
 // Returns true if the exporter has folded a batch norm into this Gemm or convolution.
 bool has_folded_norm(const io::ReadNode& node);
 
-// The argument with the weight, or the bias, of a layer with both; 0: the function has none.
+// The argument with the weight, or the bias, of a layer; 0: the function has none.
 std::size_t weight_argument(const OnnxCall& call);
 std::size_t bias_argument(const OnnxCall& call);
 

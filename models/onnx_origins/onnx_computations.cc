@@ -109,12 +109,13 @@ bool is_neutral_input(const io::ReadNode& node, std::size_t index) {
   if (weight == 0) return false;
   const bool is_group_norm = call.function.starts_with("aten.group_norm.");
   const bool is_sum = is_group_norm && (node.type == "Mul" || node.type == "Add");
-  if (!node.type.ends_with("Normalization") && !is_sum) return false;
+  const bool is_norm = node.type.ends_with("Normalization") && (index == 1 || index == 2);
+  if (!is_norm && !is_sum) return false;
   // The norm of the groups has ones and zeros; the numbers of channels follow it.
   if (is_group_norm && node.type == "InstanceNormalization") return true;
   const bool is_weight = is_sum ? node.type == "Mul" : index == 1;
   const std::size_t argument = is_weight ? weight : bias_argument(call);
-  return argument < call.arguments.size() && call.arguments[argument] == "None";
+  return argument >= call.arguments.size() || call.arguments[argument] == "None";
 }
 
 }  // namespace models

@@ -28,18 +28,14 @@ bool has_weight_input(const io::ReadNode& node) {
          node.type == "PRelu" || node.type.ends_with("Normalization");
 }
 
-// The argument of the call that input `tensor` of the node stands for, by its role in the layer; 0:
-// unknown.
-std::size_t argument_read(const OnnxCall& call, const io::ReadNode& node,
-                          const std::string& tensor) {
+// The argument of the call that this input of the node stands for, by its role in the layer; 0:
+// unknown. The tensor does not tell: a norm's weight and bias of zeros are one.
+std::size_t argument_read(const OnnxCall& call, const io::ReadNode& node, std::size_t input) {
   if (node.type == "Mul" && !call.is_weighted_sum()) return weight_argument(call);
   if (node.type == "Add") return bias_argument(call);
   if (!has_weight_input(node) && node.type != "MatMul") return 0;
-  // A bias may be equal to the weight of a norm, and is the same tensor then.
-  const auto place = std::ranges::find(node.inputs, tensor);
-  if (place == node.inputs.end() || place == node.inputs.begin()) return 0;
-  const bool is_weight = place == node.inputs.begin() + 1;
-  return is_weight ? weight_argument(call) : bias_argument(call);
+  if (input == 1) return weight_argument(call);
+  return input == 2 ? bias_argument(call) : 0;
 }
 
 }  // namespace
@@ -67,9 +63,9 @@ void OnnxOrigins::read_signature_line(const std::string& line) {
   const bool is_new =
       signature_.try_emplace(name, is_parameter ? OnnxOrigin::kParameter : OnnxOrigin::kBuffer)
           .second;
-  if (!is_parameter || !is_new) return;
+  if (!is_new) return;
   placeholders_[line.substr(0, kind)] = name;
-  parameters_.push_back(name);
+  if (is_parameter) parameters_.push_back(name);
 }
 
 bool OnnxOrigins::is_anonymous(const std::string& name) const {
@@ -142,19 +138,43 @@ OnnxOrigin OnnxOrigins::of(const io::StoredTensor& tensor, const std::string& na
 std::string OnnxOrigins::parameter_of(const std::string& argument) const {
   if (!argument.starts_with('%')) return "";
   const auto found = placeholders_.find(argument.substr(1));
-  return found == placeholders_.end() ? "" : found->second;
+  const bool is_parameter =
+      found != placeholders_.end() && signature_.at(found->second) == OnnxOrigin::kParameter;
+  return is_parameter ? found->second : "";
 }
 
-std::string OnnxOrigins::parameter_read(const io::ReadNode& node, const std::string& name) const {
+// The function has its mean and variance in the places of the node's.
+std::string OnnxOrigins::statistic_read(const io::ReadNode& node, std::size_t input) const {
+  constexpr std::size_t kMean = 3;
+  if (node.type != "BatchNormalization" || input < kMean) return "";
+  const OnnxCall call = read_onnx_call(node.call);
+  if (!call.is_batch_norm()) return "";
+  const std::string read = input < call.arguments.size() ? call.arguments[input] : "";
+  const auto found = placeholders_.find(read.substr(read.starts_with('%') ? 1 : 0));
+  return found == placeholders_.end() ? node.outputs.at(0) : found->second;
+}
+
+// E.g. a product that the exporter has computed from the weight, which the bias is added to.
+bool OnnxOrigins::is_computed_by(const OnnxCall& call, const std::string& name,
+                                 const std::string& argument) const {
+  const std::vector<std::string> sources = parameters_in(name);
+  return std::ranges::any_of(parameters_of(call), [&](const std::string& read) {
+    return read != argument && std::ranges::find(sources, read) != sources.end();
+  });
+}
+
+std::string OnnxOrigins::parameter_read(const io::ReadNode& node, std::size_t input,
+                                        const std::string& name) const {
   if (has_folded_norm(node)) return name;  // computed from several
   const OnnxCall call = read_onnx_call(node.call);
-  const std::size_t argument = argument_read(call, node, name);
+  const std::size_t argument = argument_read(call, node, input);
   if (argument > 0 && argument < call.arguments.size()) {
     std::string found = parameter_of(call.arguments[argument]);
-    return found.empty() ? name : found;
+    return found.empty() || is_computed_by(call, name, found) ? name : found;
   }
   const bool is_computed = folded_.contains(name) && !signature_.contains(name);
-  if (is_computed || has_weight_input(node)) return name;
+  const bool is_product_and_sum = call.function.starts_with("aten.addmm.");
+  if (is_computed || (has_weight_input(node) && !is_product_and_sum)) return name;
   const std::vector<std::string> read = parameters_of(call);
   if (std::ranges::find(read, name) != read.end()) return name;
   if (read.size() == 1) return read[0];

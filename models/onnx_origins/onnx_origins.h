@@ -9,6 +9,7 @@
 // metadata of nodes (onnx_calls.h) name the parameters that PyTorch reads there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -44,9 +45,14 @@ class OnnxOrigins {
   // The values that the exporter has computed this tensor from; none for others.
   std::vector<std::string> computed_from(const std::string& name) const;
 
-  // Returns the parameter that PyTorch reads where this node reads this tensor: `name`, unless the
-  // exporter has merged or transposed it. `name`: that of the tensor, or of an Identity.
-  std::string parameter_read(const io::ReadNode& node, const std::string& name) const;
+  // Returns the parameter that PyTorch reads where this node reads a tensor as this input: `name`,
+  // unless the exporter has merged or transposed it. `name`: that of the tensor, or of an Identity.
+  std::string parameter_read(const io::ReadNode& node, std::size_t input,
+                             const std::string& name) const;
+  // Returns the buffer that PyTorch reads where a batch norm reads this input as its mean or
+  // variance, in whose place the file may have an equal parameter; the node's output if the call
+  // names none. "": the input is another one, or the file does not say.
+  std::string statistic_read(const io::ReadNode& node, std::size_t input) const;
   // Returns the bias of the Linear layer or the convolution that this node comes from, which the
   // file does not contain if it is zero; "": it has none, or the file does not say.
   std::string bias_of(const io::ReadNode& node) const;
@@ -67,11 +73,14 @@ class OnnxOrigins {
   OnnxOrigin by_signature(const std::string& name) const;
   OnnxOrigin by_name(const io::StoredTensor& tensor, const std::string& name) const;
 
+  // Whether the exporter has computed this tensor from other arguments of the call than this one.
+  bool is_computed_by(const OnnxCall& call, const std::string& name,
+                      const std::string& argument) const;
   void read_signature_line(const std::string& line);
   std::string parameter_of(const std::string& argument) const;  // of a call; "": no parameter
 
   std::unordered_map<std::string, OnnxOrigin> signature_;      // by name
-  std::unordered_map<std::string, std::string> placeholders_;  // parameters by the name in calls
+  std::unordered_map<std::string, std::string> placeholders_;  // by the name in calls
   std::vector<std::string> parameters_;
   std::unordered_map<std::string, std::vector<std::string>> folded_;
   std::unordered_set<std::string> frozen_norms_;  // modules whose statistics no norm updates

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "engine/core/error.h"
 #include "io/base/text/escape_text.h"
@@ -153,6 +156,46 @@ OnnxConstant in_own_order(OnnxTranslation& all, const std::string& parameter,
   return {};
 }
 
+// Hashes of the rows of an array of `count` numbers, or of each two neighbors of a vector. Rows of
+// one number alone are left out, as new parameters have many.
+void add_rows(const io::NamedArray& array, std::size_t count, std::vector<std::size_t>& hashes) {
+  const bool is_vector = array.shape.size() == 1;
+  const std::size_t width = array.data.size() / count,
+                    rows = is_vector ? count : static_cast<std::size_t>(array.shape[0]),
+                    row = array.data.size() / rows, bytes = is_vector ? 2 * width : row;
+  const std::string_view text(reinterpret_cast<const char*>(array.data.data()), array.data.size());
+  for (std::size_t at = 0; at + bytes <= text.size(); at += row) {
+    const std::string_view numbers = text.substr(at, bytes);
+    if (numbers.substr(width) != numbers.substr(0, bytes - width))
+      hashes.push_back(std::hash<std::string_view>()(numbers));
+  }
+}
+
+// Hashes of rows and columns of a part of a parameter: two parts with one of them overlap.
+std::vector<std::size_t> vectors_of(OnnxTranslation& all, const io::StoredTensor& part) {
+  std::vector<std::size_t> hashes;
+  const auto count = static_cast<std::size_t>(part.count());
+  all.compared += count;
+  if (count == 0 || part.shape.empty() || !part.type || all.compared > kMaxOnnxCompared)
+    return hashes;
+  io::NamedArray array = all.file.load(part);
+  add_rows(array, count, hashes);
+  if (array.shape.size() == 2) add_rows(io::transposed(std::move(array)), count, hashes);
+  return hashes;
+}
+
+// Without the parameter itself, parts that overlap are trained apart.
+void separate_overlaps(OnnxTranslation& all, const std::vector<const io::StoredTensor*>& parts) {
+  std::unordered_map<std::size_t, const io::StoredTensor*> readers;  // the first part of a vector
+  for (const io::StoredTensor* part : parts) {
+    if (computation_of(all.origins, {}, part->name) != OnnxComputation::kPart) continue;
+    for (const std::size_t vector : vectors_of(all, *part)) {
+      const io::StoredTensor* first = readers.try_emplace(vector, part).first->second;
+      if (first != part) all.effects.separated.insert({first->name, part->name});
+    }
+  }
+}
+
 bool is_copy(OnnxTranslation& all, const OnnxConstant& matrix, const OnnxConstant& table) {
   if (matrix.tensor == table.tensor) return false;
   const std::vector<std::string> sources = all.origins.parameters_in(matrix.tensor->name);
@@ -294,7 +337,11 @@ void share_orders(OnnxTranslation& all) {
       const OnnxComputation computation = computation_of(all.origins, {}, tensor->name);
       return computation == OnnxComputation::kNone || computation == OnnxComputation::kOrder;
     };
-    if (of_parameter.size() == 1 || std::ranges::none_of(of_parameter, is_whole)) continue;
+    if (of_parameter.size() == 1) continue;
+    if (std::ranges::none_of(of_parameter, is_whole)) {
+      separate_overlaps(all, of_parameter);
+      continue;
+    }
     const OnnxConstant first = in_own_order(all, parameter, of_parameter);
     for (const io::StoredTensor* tensor : of_parameter) {
       const OnnxComputation computation = computation_of(all.origins, {}, tensor->name);

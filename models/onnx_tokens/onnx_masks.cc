@@ -1,10 +1,13 @@
-// Attention whose positions read earlier ones alone, by a mask that is a constant.
+// Masks of attention: constants that let positions read earlier ones alone, and booleans.
 #include "models/onnx_tokens/onnx_masks.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "models/onnx_translation/onnx_combined.h"
@@ -17,6 +20,25 @@ using Numbers = std::vector<std::int64_t>;
 
 // The softmax of a score of this size beside others is 0 in float64 as well.
 constexpr double kMasked = -1e4;
+
+// Whether the node's outputs are booleans by its type alone; nothing: they have the type of an
+// input.
+std::optional<bool> gives_booleans(const io::ReadNode& node) {
+  constexpr std::int64_t kBoolean = 9;  // ONNX's number of the type
+  constexpr std::string_view kTruths[] = {
+      "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or",
+      "Xor",   "Not",     "IsNaN",          "IsInf"};
+  const std::string& type = node.type;
+  if (std::ranges::find(kTruths, type) != std::end(kTruths)) return true;
+  for (const io::ReadAttribute& attribute : node.attributes) {
+    const auto* number = std::get_if<std::int64_t>(&attribute.value);
+    if (type == "Cast" && attribute.name == "to") return number != nullptr && *number == kBoolean;
+    const auto* tensor = std::get_if<io::StoredTensor>(&attribute.value);
+    if (attribute.name == "value" && tensor != nullptr) return tensor->type == io::DType::kU8;
+  }
+  if (type == "Shape" || type == "Size" || type == "NonZero") return false;
+  return std::nullopt;
+}
 
 // Returns n for a shape [1, ..., n, n]; 0 for others.
 std::int64_t positions_of(const Numbers& shape) {
@@ -182,6 +204,21 @@ bool set_never_nan(OnnxOperator& op) {
   if (!op.all().products.contains(scores) && !op.all().causal.contains(scores)) return false;
   op.set(OnnxTensor{.shape = {}, .integers = {0}, .reals = {}});
   return true;
+}
+
+// From the last node to the first: each is after those that it reads.
+bool is_boolean(const OnnxTranslation& all, std::string value) {
+  const std::vector<io::ReadNode>& nodes = all.graph.nodes;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (std::ranges::find(node->outputs, value) == node->outputs.end()) continue;
+    if (const std::optional<bool> is_known = gives_booleans(*node)) return *is_known;
+    const std::size_t input = node->type == "Where" || node->type == "CastLike" ? 1 : 0;
+    if (input >= node->inputs.size()) return false;
+    value = node->inputs[input];
+  }
+  const OnnxKnown* known = all.values.find(value);
+  const auto* constant = known == nullptr ? nullptr : std::get_if<OnnxConstant>(known);
+  return constant != nullptr && constant->tensor->type == io::DType::kU8;
 }
 
 }  // namespace models

@@ -1,6 +1,7 @@
-// Attention whose positions read earlier ones alone, by a mask that is a constant.
+// Masks of attention: constants that let positions read earlier ones alone, and booleans.
 #pragma once
 
+#include <string>
 #include <unordered_set>
 
 #include "models/onnx_translation/onnx_operator.h"
@@ -22,5 +23,9 @@ bool set_only_choice(OnnxOperator& op, const OnnxTensor& condition);
 // IsNaN of a softmax is false if each row has entries without a mask. Returns false for other
 // values.
 bool set_never_nan(OnnxOperator& op);
+
+// Whether the value consists of booleans in the file. Layers have 1 and 0 in their place, which a
+// float mask would add.
+bool is_boolean(const OnnxTranslation& all, std::string value);
 
 }  // namespace models

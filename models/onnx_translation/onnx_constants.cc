@@ -64,9 +64,8 @@ std::string parameter_name(OnnxOperator& op, const OnnxConstant& stored) {
 
 }  // namespace
 
-OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& read) {
+OnnxActivation parameter_value(OnnxOperator& op, OnnxConstant stored) {
   OnnxTranslation& all = op.all();
-  OnnxConstant stored = named_constant(all, op.node(), read);
   Numbers shape = shape_of(stored);
   if (shape.empty()) shape = {1};
   OnnxActivation value = without_samples(shape);
@@ -122,7 +121,7 @@ OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor) {
 OnnxActivation constant_value(OnnxOperator& op, std::size_t index) {
   const auto* stored = std::get_if<OnnxConstant>(&op.input(index));
   if (stored != nullptr && stored->origin == OnnxOrigin::kParameter)
-    return parameter_value(op, *stored);
+    return parameter_value(op, op.constant(index));
   if (stored != nullptr && stored->tensor->count() > 1) {
     if (stored->origin == OnnxOrigin::kComputed)
       add_once(op.all().read_as_computed, initializer_name(*stored));

@@ -49,9 +49,14 @@ std::vector<std::int64_t> shape_of(const OnnxConstant& constant) {
   return shape;
 }
 
-OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
+OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node, std::size_t input,
                             OnnxConstant constant) {
   if (!is_trained_weight(constant)) return constant;
+  if (std::string statistic = all.origins.statistic_read(node, input); !statistic.empty()) {
+    constant.origin = OnnxOrigin::kBuffer;
+    constant.alias = std::move(statistic);
+    return constant;
+  }
   if (constant.computation == OnnxComputation::kShared) {
     OnnxCall call = read_onnx_call(node.call);
     const std::size_t weight = weight_argument(call);
@@ -63,7 +68,7 @@ OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node
   }
   constant.computation = computation_of(all.origins, node, constant.tensor->name);
   const std::string& name = initializer_name(constant);
-  if (std::string read = all.origins.parameter_read(node, name); read != name)
+  if (std::string read = all.origins.parameter_read(node, input, name); read != name)
     constant.alias = std::move(read);
   return constant;
 }
@@ -130,7 +135,7 @@ bool OnnxOperator::is_activation(std::size_t index) const {
 OnnxConstant OnnxOperator::constant(std::size_t index) const {
   refuse_tokens(index);
   if (const auto* found = std::get_if<OnnxConstant>(&input(index)))
-    return named_constant(all_, node(), *found);
+    return named_constant(all_, node(), index, *found);
   throw OnnxUnsupported("input " + std::to_string(index) +
                         " is computed, expected a constant: a parameter of the model");
 }

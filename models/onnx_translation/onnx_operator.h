@@ -85,8 +85,9 @@ OnnxActivation flattened(OnnxOperator& op, const OnnxActivation& from);
 std::int64_t elements_of(const OnnxActivation& value);
 
 inline std::string bool_text(bool value) { return value ? "true" : "false"; }
-// The constant, with the name of the parameter that PyTorch reads where the node reads it.
-OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node,
+// The constant, with the name of the parameter that PyTorch reads where the node reads it as this
+// input.
+OnnxConstant named_constant(const OnnxTranslation& all, const io::ReadNode& node, std::size_t input,
                             OnnxConstant constant);
 // The inputs of Slice, of equal lengths. Throws OnnxUnsupported if they are not.
 struct OnnxSlice {

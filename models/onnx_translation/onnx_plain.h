@@ -67,8 +67,9 @@ void insert_axis(OnnxPlain& plain, int axis, std::int64_t extent);
 
 // A constant as the output of a layer `parameter` or `constant`.
 OnnxActivation constant_value(OnnxOperator& op, std::size_t index);
-// A parameter as the output of a layer `parameter`, and computed numbers as that of a `constant`.
-OnnxActivation parameter_value(OnnxOperator& op, const OnnxConstant& stored);
+// A parameter, by OnnxOperator::constant(), as the output of a layer `parameter`, and computed
+// numbers as that of a `constant`.
+OnnxActivation parameter_value(OnnxOperator& op, OnnxConstant stored);
 OnnxActivation tensor_value(OnnxOperator& op, OnnxTensor tensor);
 // The input as a plain value; a constant becomes a layer.
 OnnxActivation plain_input(OnnxOperator& op, std::size_t index);

@@ -199,13 +199,23 @@ const OnnxKnown* OnnxValues::find(const std::string& value) const {
 }
 
 void OnnxValues::set(const std::string& value, OnnxKnown known) {
-  if (const auto* output = std::get_if<OnnxActivation>(&known); output != nullptr)
-    values_of_layers_[output->layer].insert(value);
+  const auto* output = std::get_if<OnnxActivation>(&known);
+  if (output != nullptr && readers(value) > 0) values_of_layers_[output->layer].insert(value);
   known_[value] = std::move(known);
 }
 
+// A value without further readers is no longer one of its layer's, so that many of one layer do not
+// make each search for readers longer.
 void OnnxValues::count_reads(const io::ReadNode& node) {
-  for (const std::string& value : node.inputs) ++reads_[value];
+  for (const std::string& value : node.inputs) {
+    if (++reads_[value] < readers(value)) continue;
+    const auto known = known_.find(value);
+    const auto* output =
+        known == known_.end() ? nullptr : std::get_if<OnnxActivation>(&known->second);
+    if (output == nullptr) continue;
+    const auto values = values_of_layers_.find(output->layer);
+    if (values != values_of_layers_.end()) values->second.erase(value);
+  }
 }
 
 bool OnnxValues::has_one_reader_left(int layer) const {

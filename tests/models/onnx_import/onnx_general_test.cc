@@ -185,6 +185,45 @@ TEST_F(OnnxGeneralTest, ComparisonsChooseBetweenValues) {
   EXPECT_CONTAINS(found.definition, "function = \"less\"");
 }
 
+// Each product reads the one before twice.
+TEST_F(OnnxGeneralTest, ALongExpressionOfTruthsIsOne) {
+  std::vector<io::OnnxNode> nodes{node("Greater", {"x", "two"}, "c0")};
+  for (int i = 0; i < 64; ++i) {
+    const std::string from = "c" + std::to_string(i);
+    nodes.push_back(node("And", {from, from}, "c" + std::to_string(i + 1)));
+  }
+  nodes.push_back(node("Cast", {"c64"}, "truth", {{"to", std::int64_t{9}}}));
+  nodes.push_back(node("Where", {"truth", "x", "two"}, "end"));
+  const models::OnnxImport found = imported(nodes, {scalar("two", 2)});
+  EXPECT_EQ(found.definition.find("scale_shift"), std::string::npos);
+}
+
+// The shape of a constant has one -1 and no other negative extent.
+TEST_F(OnnxGeneralTest, NegativeExtentsOfAConstantAreRefused) {
+  for (const Ints& extents : {Ints{-1, -1}, Ints{-2, -3}, Ints{-6, -1}, Ints{-2, -3, -1}}) {
+    std::string fault;
+    try {
+      imported({node("Reshape", {"numbers", "extents"}, "turned"),
+                node("Concat", {"turned", "turned"}, "all", {{"axis", std::int64_t{0}}}),
+                node("Add", {"x", "all"}, "end")},
+               {integers("numbers", {1, 2, 3, 4, 5, 6}), integers("extents", extents)});
+    } catch (const engine::ModelError& error) {
+      fault = error.what();
+    }
+    EXPECT_VALUES(fault, "(Reshape): a constant [6]") << ::testing::PrintToString(extents);
+  }
+}
+
+// All are one layer's output; the search for its readers does not visit those that are done.
+TEST_F(OnnxGeneralTest, ManyFactorsOfOneAreLeftOut) {
+  constexpr int kFactors = 30'000;
+  std::vector<io::OnnxNode> nodes{node("Relu", {"x"}, "y0")};
+  for (int i = 0; i < kFactors; ++i)
+    nodes.push_back(node("Mul", {"y" + std::to_string(i), "one"}, "y" + std::to_string(i + 1)));
+  nodes.push_back(node("Relu", {"y" + std::to_string(kFactors)}, "end"));
+  EXPECT_EQ(kinds(imported(nodes, {scalar("one", 1)})), "relu relu global_average_pool dense");
+}
+
 TEST_F(OnnxGeneralTest, AConditionOfNumbersIsThatTheyAreNotZero) {
   const models::OnnxImport found =
       imported({node("Cast", {"x"}, "truth", {{"to", std::int64_t{9}}}),

@@ -102,6 +102,20 @@ TEST_F(OnnxShapesTest, ProductsOfExtentsAndRangesOfFloatsAreComputed) {
   EXPECT_CONTAINS(found, "kind = \"constant\"");
 }
 
+// The product of the multiple and the number exceeds 64 bits.
+TEST_F(OnnxShapesTest, AMultipleOfTheSamplesByALargeNumberIsUnknown) {
+  const std::vector<io::OnnxNode> nodes{
+      shape_step("Shape", {"x"}, "shape"),
+      shape_step("Gather", {"shape", "zero"}, "samples", {{"axis", std::int64_t{0}}}),
+      shape_step("Mul", {"samples", "four"}, "all"),
+      shape_step("Mul", {"all", "large"}, "product"),
+      shape_step("Concat", {"product", "rest"}, "wanted", {{"axis", std::int64_t{0}}}),
+      shape_step("Reshape", {"x", "wanted"}, "end")};
+  EXPECT_CONTAINS(fault(nodes, {integers("zero", {0}), integers("four", {4}),
+                                integers("large", {-4611686018427387903}), integers("rest", {60})}),
+                  "it reads [2 batch, 60]");
+}
+
 // x[:, [5, 0]], as PyTorch's newer exporter writes it, and entries of two dimensions at once.
 TEST_F(OnnxShapesTest, RowsOfIndicesNameEntries) {
   const auto indices = [](Ints values, Ints shape) {

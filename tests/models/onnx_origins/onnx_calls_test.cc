@@ -55,11 +55,14 @@ class OnnxCallsTest : public testing::Test {
     ProtobufMessage more;
     for (const CalledNode& node : nodes) more.message(1, called_message(node));
     std::string signature;
-    for (const std::string& name : parameters_) {
+    const auto add_line = [&](const std::string& name, const std::string& kind) {
       std::string placeholder = name;
       std::ranges::replace(placeholder, '.', '_');
-      signature += "p_" + placeholder + ": PARAMETER target='" + name + "'\n";
-    }
+      signature +=
+          (kind == "BUFFER" ? "b_" : "p_") + placeholder + ": " + kind + " target='" + name + "'\n";
+    };
+    for (const std::string& name : parameters_) add_line(name, "PARAMETER");
+    for (const std::string& name : buffers_) add_line(name, "BUFFER");
     if (!signature.empty()) more.message(16, metadata_entry(io::kOnnxSignature, signature));
     for (const auto& [name, sources] : folded_) {
       ProtobufMessage value;
@@ -89,6 +92,7 @@ class OnnxCallsTest : public testing::Test {
   const test_support::TemporaryDirectory folder_;
   const std::string path_ = folder_ / "net.onnx";
   std::vector<std::string> parameters_;  // of the signature; none: the file has none
+  std::vector<std::string> buffers_;
   std::vector<std::pair<std::string, std::string>> folded_;  // values, and what they are from
 };
 
@@ -171,6 +175,22 @@ TEST_F(OnnxCallsTest, AComputedWeightWithABiasIsNamed) {
   EXPECT_VALUES(notes(found), "m.val_9.weight m.weight optimize=False");
 }
 
+// A Linear layer of a buffer: the exporter has computed the product, and the Add is left.
+TEST_F(OnnxCallsTest, AComputedProductIsNotTheBiasThatIsAdded) {
+  parameters_ = {"m.weight", "m.bias"};
+  buffers_ = {"table"};
+  folded_ = {{"val_1", "['m.weight', 'table', 'val_0']"}};
+  const models::OnnxImport found =
+      imported({{"Add",
+                 {"val_1", "m.bias"},
+                 "h",
+                 "aten.linear.default](args = (%b_table, %p_m_weight, %p_m_bias)"},
+                {"Add", {"x", "h"}, "y", "aten.add.Tensor](args = (%x, %h)"}},
+               {floats("val_1", {1, 4}), floats("m.bias", {4}, 9)});
+  EXPECT_EQ(names(found), "m.bias.weight val_1.weight ");
+  EXPECT_VALUES(notes(found), "computed val_1.weight m.weight optimize=False");
+}
+
 // A transpose or a view alone is trained as the parameter is.
 TEST_F(OnnxCallsTest, OtherOrdersOfAParameterAreNoComputedWeights) {
   parameters_ = {"a.weight", "w", "v"};
@@ -237,18 +257,136 @@ TEST_F(OnnxCallsTest, APartOfAParameterThatIsReadAsAWholeIsNamed) {
   EXPECT_VALUES(notes(found), "computed slice_1.weight w optimize=False");
 }
 
+// The file does not contain the parameter itself.
+TEST_F(OnnxCallsTest, PartsOfAParameterThatOverlapAreNamed) {
+  parameters_ = {"w", "b"};
+  folded_ = {{"slice_1", "['val_1', 'w']"},
+             {"slice_2", "['b', 'val_2']"},
+             {"slice_3", "['val_3', 'w']"},
+             {"slice_4", "['b', 'val_4']"}};
+  const std::string sum = "aten.linear.default](args = (%x, %slice_";
+  const std::vector<CalledNode> nodes{
+      {"Gemm", {"x", "slice_1", "slice_2"}, "h", sum + "1, %slice_2)", "a"},
+      {"Gemm", {"h", "slice_3", "slice_4"}, "y", sum + "3, %slice_4)", "b"}};
+  const io::NamedArray first = floats("slice_1", {4, 4}), bias = floats("slice_2", {4}, 1);
+  io::NamedArray second = floats("slice_3", {4, 4}, 100), other = floats("slice_4", {4}, 100);
+  EXPECT_EQ(notes(imported(nodes, {first, bias, second, other})).find("computed"),
+            std::string::npos);
+  const auto half = [](const io::NamedArray& array) {
+    return static_cast<std::ptrdiff_t>(array.data.size() / 2);
+  };
+  std::copy(bias.data.begin() + half(bias), bias.data.end(), other.data.begin());
+  EXPECT_VALUES(notes(imported(nodes, {first, bias, second, other})),
+                "computed a.bias b b.bias b optimize=False");
+  std::copy(first.data.begin() + half(first), first.data.end(), second.data.begin());
+  EXPECT_VALUES(notes(imported(nodes, {first, bias, second, other})),
+                "computed a.weight w a.bias b b.weight w b.bias b optimize=False");
+  EXPECT_VALUES(notes(imported(nodes, {transposed_copy(first, "slice_1"), bias,
+                                       transposed_copy(second, "slice_3"), other})),
+                "computed a.weight w a.bias b b.weight w b.bias b optimize=False");
+}
+
+// Equal numbers.
+io::NamedArray equal_floats(const std::string& name, const onnx_constants::Ints& shape,
+                            float value) {
+  io::NamedArray all = floats(name, shape);
+  const io::NamedArray one = onnx_constants::scalar("", value);
+  for (std::size_t i = 0; i < all.data.size(); i += one.data.size())
+    std::ranges::copy(one.data, all.data.begin() + static_cast<std::ptrdiff_t>(i));
+  return all;
+}
+
+// As constructed, all have the weight 1, which is one tensor in the file.
+TEST_F(OnnxCallsTest, EqualRmsNormsAreSeparate) {
+  parameters_ = {"n1.weight", "n2.weight"};
+  const std::string norm = "aten.rms_norm.default](args = (%x, [4]";
+  const auto node = [&](const std::string& from, const std::string& to, const std::string& call) {
+    return CalledNode{"RMSNormalization", {from, "n1.weight"}, to, norm + call, to};
+  };
+  const models::OnnxImport found =
+      imported({node("x", "n1", ", %p_n1_weight, 1e-05)"), node("n1", "n2", ", %p_n2_weight)"),
+                node("n2", "again", ", %p_n1_weight, 1e-05)"),
+                node("again", "plain", ", None, 1e-05)"), node("plain", "y", ")")},
+               {equal_floats("n1.weight", {4}, 1)});
+  EXPECT_EQ(names(found), "n1.weight n2.weight ");
+  EXPECT_EQ(occurrences(found.definition, "kind = \"rms_norm\""), 3U) << found.definition;
+  EXPECT_EQ(occurrences(found.definition, "tied = \"n1\""), 1U) << found.definition;
+}
+
+TEST_F(OnnxCallsTest, EqualArgumentsOfAProductAndSumAreSeparate) {
+  parameters_ = {"a.weight", "a.bias", "b.weight", "b.bias"};
+  const std::string sum = "aten.addmm.default](args = (%p_";
+  const models::OnnxImport found =
+      imported({{"Gemm", {"x", "a.weight", "a.bias"}, "h", sum + "a_bias, %x, %p_a_weight)", "a"},
+                {"Gemm", {"h", "a.weight", "a.bias"}, "y", sum + "b_bias, %h, %p_b_weight)", "b"}},
+               {floats("a.weight", {4, 4}), floats("a.bias", {4}, 1)});
+  EXPECT_EQ(names(found), "a.weight a.bias b.weight b.bias ");
+}
+
+// A norm whose weight and bias are 0 reads one tensor for both.
+TEST_F(OnnxCallsTest, ANormOfZerosHasAWeightAndABias) {
+  parameters_ = {"n.weight", "n.bias"};
+  const models::OnnxImport found =
+      imported({{"LayerNormalization",
+                 {"x", "n.weight", "n.weight"},
+                 "y",
+                 "aten.layer_norm.default](args = (%x, [4], %p_n_weight, %p_n_bias, 1e-05, False)",
+                 "n"}},
+               {equal_floats("n.weight", {4}, 0)});
+  EXPECT_EQ(names(found), "n.weight n.bias ");
+  EXPECT_EQ(occurrences(found.definition, "affine = false"), 0U) << found.definition;
+  EXPECT_EQ(notes(found).find("n.bias"), std::string::npos) << notes(found);
+}
+
+// The norm has no parameters, but its input is one.
+TEST_F(OnnxCallsTest, AParameterThatIsNormedIsTrained) {
+  parameters_ = {"queries", "n.weight", "n.bias"};
+  const std::string norm = "aten.layer_norm.default](args = (";
+  const models::OnnxImport found =
+      imported({{"LayerNormalization",
+                 {"x", "n.weight", "n.bias"},
+                 "h",
+                 norm + "%x, [4], %p_n_weight, %p_n_bias, 1e-05, False)",
+                 "n"},
+                {"LayerNormalization",
+                 {"queries", "n.weight"},
+                 "q",
+                 norm + "%p_queries, [4], None, None, 1e-05)",
+                 ""},
+                {"Add", {"h", "q"}, "y", "aten.add.Tensor](args = (%h, %q)", ""}},
+               {equal_floats("queries", {1, 4}, 0), equal_floats("n.weight", {4}, 1),
+                floats("n.bias", {4}, 2)});
+  EXPECT_EQ(names(found), "n.weight n.bias queries.weight ");
+  EXPECT_EQ(occurrences(found.definition, "affine = false"), 1U) << found.definition;
+}
+
+// Running statistics at the start are equal to a weight and a bias at the start.
+TEST_F(OnnxCallsTest, StatisticsThatAreEqualToParametersAreNotTrained) {
+  parameters_ = {"n.weight", "n.bias"};
+  buffers_ = {"n.running_mean", "n.running_var", "o.running_mean", "o.running_var"};
+  const std::vector<std::string> read{"n.weight", "n.bias", "n.bias", "n.weight"};
+  const auto node = [&](const std::string& from, const std::string& to, const std::string& module,
+                        const std::string& weights) {
+    std::vector<std::string> inputs{from};
+    inputs.insert(inputs.end(), read.begin(), read.end());
+    return CalledNode{"BatchNormalization", inputs, to,
+                      "aten._native_batch_norm_legit_no_training.default](args = (%" + from + ", " +
+                          weights + ", %b_" + module + "_running_mean, %b_" + module +
+                          "_running_var, 0.1, 1e-05)",
+                      "norms." + module};
+  };
+  const models::OnnxImport found =
+      imported({node("x", "h", "n", "%p_n_weight, %p_n_bias"), node("h", "y", "o", "None, None")},
+               {equal_floats("n.weight", {4}, 1), equal_floats("n.bias", {4}, 0)});
+  EXPECT_EQ(names(found),
+            "n.weight n.bias n.running_mean n.running_var o.running_mean o.running_var ");
+  EXPECT_EQ(notes(found).find("trained"), std::string::npos) << notes(found);
+}
+
 // The exporter reads the ones and zeros of another module in the place of those that are left out.
 TEST_F(OnnxCallsTest, NormsWithoutParametersTrainNone) {
   parameters_ = {"n.weight", "n.bias"};
   const std::string norm = "aten.layer_norm.default](args = (%x, [4], ";
-  const io::NamedArray zeros = {.name = "n.bias",
-                                .type = io::DType::kF32,
-                                .shape = {4},
-                                .data = std::vector<std::byte>(4 * sizeof(float))};
-  io::NamedArray ones = floats("n.weight", {4});
-  const io::NamedArray one = onnx_constants::scalar("", 1);
-  for (std::size_t i = 0; i < ones.data.size(); i += one.data.size())
-    std::ranges::copy(one.data, ones.data.begin() + static_cast<std::ptrdiff_t>(i));
   const models::OnnxImport found = imported(
       {{"LayerNormalization",
         {"x", "n.weight", "n.bias"},
@@ -257,7 +395,7 @@ TEST_F(OnnxCallsTest, NormsWithoutParametersTrainNone) {
         "n"},
        {"LayerNormalization", {"h", "n.weight"}, "i", norm + "None, None, 1e-05)", "o"},
        {"LayerNormalization", {"i", "n.weight", "n.bias"}, "y", norm + "None, None, 1e-05)", "p"}},
-      {ones, zeros});
+      {equal_floats("n.weight", {4}, 1), equal_floats("n.bias", {4}, 0)});
   EXPECT_EQ(names(found), "n.weight n.bias ");
   EXPECT_EQ(occurrences(found.definition, "affine = false"), 2U) << found.definition;
   EXPECT_EQ(occurrences(found.definition, "tied"), 0U) << found.definition;

@@ -359,6 +359,61 @@ TEST_F(AttentionOfSet23, WhatHasNoTranslationIsNamed) {
                   "without any key");
 }
 
+// A mask of padding, of [batch, 1, 1, 4] booleans `keep`, in which `more` nodes have their part.
+class ComputedMask : public AttentionOfSet23 {
+ protected:
+  static std::vector<io::OnnxNode> masked(const std::vector<io::OnnxNode>& more) {
+    std::vector<io::OnnxNode> all{
+        classifier()[0], made("Gather", {"rows", "place"}, "numbers", {{"axis", std::int64_t{2}}}),
+        made("Greater", {"numbers", "limit"}, "is_word"),
+        made("Unsqueeze", {"is_word", "axes"}, "keep")};
+    all.insert(all.end(), more.begin(), more.end());
+    const std::vector<io::OnnxNode> last = nodes({"rows", "rows", "rows", "mask"});
+    all.insert(all.end(), last.begin() + 1, last.end());
+    return all;
+  }
+  static std::vector<io::NamedArray> numbers() {
+    std::vector<io::NamedArray> all = constants();
+    io::NamedArray place = integers("place", {0}), square = integers("earlier", Ints(16, 1));
+    place.shape = {};
+    square.shape = {4, 4};
+    square.type = io::DType::kU8;
+    square.data.assign(16, std::byte{1});
+    all.insert(all.end(),
+               {place, square, scalar("limit", -100), integers("axes", {1, 2}),
+                integers("wide", {-1, 1, 4, 4}), integers("zero", {0}), integers("two", {2}),
+                integers("last", {3}), scalar("all", 1), scalar("lowest", -1e4F)});
+    return all;
+  }
+};
+
+TEST_F(ComputedMask, OfBooleansIsRejected) {
+  const std::vector<std::vector<io::OnnxNode>> masks{
+      {made("And", {"earlier", "keep"}, "mask")},
+      {made("Or", {"keep", "earlier"}, "mask")},
+      {made("Not", {"keep"}, "mask")},
+      {made("Expand", {"keep", "wide"}, "mask")},
+      {made("Slice", {"keep", "zero", "two", "last"}, "part"),
+       made("Concat", {"part", "part"}, "mask", {{"axis", std::int64_t{3}}})},
+      {made("Where", {"keep", "earlier", "keep"}, "mask")},
+      {made("Cast", {"keep"}, "float", {{"to", std::int64_t{1}}}),
+       made("Cast", {"float"}, "mask", {{"to", std::int64_t{9}}})}};
+  for (const std::vector<io::OnnxNode>& mask : masks)
+    EXPECT_VALUES(error_of(masked(mask), numbers()), "(Attention): comparisons")
+        << mask.back().type;
+}
+
+TEST_F(ComputedMask, OfNumbersIsAdded) {
+  const io::OnnxNode number = made("Cast", {"keep"}, "float", {{"to", std::int64_t{1}}});
+  const std::string found = imported(masked({number, made("Sub", {"all", "float"}, "is_padding"),
+                                             made("Mul", {"is_padding", "lowest"}, "mask")}),
+                                     numbers())
+                                .definition;
+  EXPECT_CONTAINS(found, "scale = -10000");
+  EXPECT_CONTAINS(imported(masked({number, made("Log", {"float"}, "mask")}), numbers()).definition,
+                  "kind = \"compare\"");
+}
+
 // Without a weight of its own that is trained, it is made of other layers.
 TEST_F(OnnxTokensTest, RmsNormalizationIsALayer) {
   std::vector<io::OnnxNode> nodes = classifier();

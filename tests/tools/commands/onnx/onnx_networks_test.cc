@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Torchvision, TorchNetwork,
                                          "googlenet", "shufflenet_v2_x0_5", "gates", "convnext",
                                          "mixer", "encoder", "vit", "swin", "unet", "unet_resized",
                                          "autoencoder", "norms", "windows", "choosing", "parts",
-                                         "standardized", "nfnet", "coatnet"),
+                                         "standardized", "nfnet", "coatnet", "swin_v2"),
                          [](const auto& test) { return test_support::test_name(test.param); });
 
 class TimmNetwork : public testing::TestWithParam<std::string> {};
@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, TorchTrace,
                                          "trace_standardized_plain", "trace_nfnet", "trace_trained",
                                          "trace_buffers", "trace_reused", "trace_reused_plain",
                                          "trace_fresh", "trace_fresh_legacy", "trace_fresh_folded",
-                                         "trace_merged"),
+                                         "trace_merged", "trace_merged_norms"),
                          [](const auto& test) { return test.param; });
 
 class TorchNames : public testing::TestWithParam<std::string> {};
@@ -203,7 +203,8 @@ TEST_P(TorchNames, AllParametersReturnToTheModel) {
 }
 INSTANTIATE_TEST_SUITE_P(Networks, TorchNames,
                          testing::Values("trace_fresh", "trace_fresh_legacy", "trace_merged",
-                                         "trace_reused", "trace_reused_plain"),
+                                         "trace_merged_norms", "trace_reused",
+                                         "trace_reused_plain"),
                          [](const auto& test) { return test.param; });
 
 struct OwnExport {

@@ -409,6 +409,30 @@ class Merged(torch.nn.Module):
         return self.fc(x.mean(2))
 
 
+class MergedNorms(torch.nn.Module):
+    """As constructed: norms whose ones and zeros are one tensor each, and so are their running statistics."""
+
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.patches, self.wide, self.queries = n.Conv2d(3, 8, 2, 2), n.Conv2d(8, 8, 1), n.Parameter(torch.zeros(1, 1, 8))
+        self.batch, self.plain_batch, self.other_batch = n.BatchNorm2d(8), n.BatchNorm2d(8, affine=False), n.BatchNorm2d(8)
+        self.rms_1, self.rms_2, self.plain_rms = n.RMSNorm(8, 1e-5), n.RMSNorm(8, 1e-5), n.RMSNorm(8, 1e-5, False)
+        self.layer, self.zero, self.attention = n.LayerNorm(8), n.LayerNorm(8), n.MultiheadAttention(8, 2, batch_first=True)
+        self.fc = n.Linear(8, CLASSES)
+        n.init.zeros_(self.zero.weight)
+
+    def forward(self, x):
+        x = self.patches(x)
+        for norm in (self.batch, self.plain_batch, self.other_batch):
+            x = norm(torch.relu(x)) + 0.5 * x
+        x = self.wide(x).flatten(2).transpose(1, 2)
+        for norm in (self.rms_1, self.plain_rms, self.rms_2, self.layer, self.zero, self.rms_1):
+            x = torch.tanh(norm(x)) + x
+        x = x + torch.nn.functional.layer_norm(self.queries, [8], eps=0.1)
+        return self.fc((x + self.attention(x, x, x, need_weights=False)[0]).mean(1))
+
+
 class Reused(torch.nn.Module):
     """Modules and parameters that forward uses several times, and parameters of the module itself."""
 
@@ -492,6 +516,12 @@ def small_nfnet():
     return timm.models.nfnet.NormFreeNet(config, num_classes=CLASSES)
 
 
+def small_swin_v2():
+    import timm.models.swin_transformer_v2
+    return timm.models.swin_transformer_v2.SwinTransformerV2(32, window_size=4, embed_dim=16, depths=(2,), num_heads=(2,),
+                                                             drop_path_rate=0, num_classes=CLASSES)
+
+
 def small_coatnet():
     import timm.models.maxxvit
     attention = timm.models.maxxvit.MaxxVitTransformerCfg(dim_head=8)
@@ -504,6 +534,7 @@ NETWORKS = {
     "standardized": (Standardized, 16),
     "nfnet": (small_nfnet, 32),
     "coatnet": (small_coatnet, 64),
+    "swin_v2": (small_swin_v2, 32),
     "choosing": (Choices, 16),
     "norms": (Norms, 16),
     "windows": (Windows, 16),
@@ -568,6 +599,7 @@ TRACES = {
     "trace_nfnet": (small_nfnet, (4, 3, 32, 32), 0.01),
     "trace_fresh": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_merged": (Merged, (4, 3, 8, 8), 0.02),
+    "trace_merged_norms": (MergedNorms, (4, 3, 8, 8), 0.02),
     "trace_fresh_legacy": (Fresh, (4, 3, 8, 8), 0.02),
     "trace_fresh_folded": (Fresh, (4, 3, 8, 8), 0.02),
 }
@@ -665,16 +697,19 @@ GRAPHS = {
 }
 GRAPH_IMAGE = (3, 9, 11)
 REGRESSIONS = ("trace_autoencoder",)
-WITH_SIGNATURE = ("trace_buffers", "trace_fresh", "trace_merged", "trace_reused_plain", "trace_standardized_plain")  # only these files tell buffers from parameters
-AS_CONSTRUCTED = ("trace_fresh", "trace_merged", "trace_fresh_legacy", "trace_fresh_folded")
+WITH_SIGNATURE = ("trace_buffers", "trace_fresh", "trace_merged", "trace_merged_norms", "trace_reused_plain",
+                  "trace_standardized_plain")  # only these files tell buffers from parameters
+AS_CONSTRUCTED = ("trace_fresh", "trace_merged", "trace_merged_norms", "trace_fresh_legacy", "trace_fresh_folded")
 EXPORTS = {
     "eval": {"dynamo": False},
     "train": {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False},
     "dynamo": {"dynamo": True},
+    "set23": {"dynamo": True, "opset_version": 23},
     "preserve": {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False},
 }
 PLAIN = {"dynamo": True, "optimize": False}
-EXPORTERS = {"trace_fresh_legacy": "preserve", "trace_fresh_folded": "eval", "trace_merged": "dynamo"}  # of a network in eval mode
+EXPORTERS = {"trace_fresh_legacy": "preserve", "trace_fresh_folded": "eval", "trace_merged": "dynamo",
+             "trace_merged_norms": "set23"}  # of a network in eval mode
 
 
 def with_statistics(model):
@@ -714,7 +749,7 @@ def timm_network(name):
     return timm.create_model(name, num_classes=CLASSES)
 
 
-def write_network(folder, name, make, extent, kinds=tuple(EXPORTS)):
+def write_network(folder, name, make, extent, kinds=("eval", "train", "dynamo", "preserve")):
     torch.manual_seed(len(name))
     model = with_statistics(make())
     x = torch.randn(2, 3, extent, extent)
