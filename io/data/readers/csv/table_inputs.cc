@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -11,9 +10,9 @@
 #include "io/base/text/nearest.h"
 #include "io/data/readers/csv/cell_counts.h"
 #include "io/data/readers/csv/csv_coding.h"
+#include "io/data/readers/csv/table_blocks.h"
 #include "io/data/tables/csv_header.h"
 #include "io/data/tables/csv_number.h"
-#include "io/data/tables/csv_separator.h"
 #include "io/data/tables/csv_table.h"
 #include "io/data/tables/csv_text.h"
 
@@ -23,107 +22,6 @@ namespace {
 constexpr const char* kNoHeader =
     "; expected a header, or --csv-header no for a file without one, whose columns are those of "
     "the training table in their order";
-constexpr std::size_t kBlock = std::size_t{1} << 20, kLongestRow = std::size_t{64} << 20;
-
-// Reads the file as tables of whole rows.
-class TableBlocks {
- public:
-  // `start`: that of the first block.
-  TableBlocks(const std::string& path, const CsvCoding& coding, const CsvStart& start, Pipes pipes)
-      : file_(path, pipes), coding_(coding), start_(start) {}
-
-  // Returns null at the end. Throws for an invalid row after the rows before it have been returned.
-  std::unique_ptr<CsvTable> next() {
-    if (failure_) std::rethrow_exception(failure_);
-    std::size_t end = 0;
-    while (!at_end_ && (end == 0 || !may_start())) {
-      const std::size_t before = text_.size();
-      if (before > kLongestRow)
-        throw DataError(file_.path() + ": line " + std::to_string(start_.lines + 1) +
-                        " begins a row of more than 64 MiB: is a quote never closed?");
-      at_end_ = !(file_.is_pipe() ? file_.append_some(kBlock, text_) : file_.append(kBlock, text_));
-      scan(before);
-      end = row_ends_.empty() ? 0 : row_ends_.back();
-    }
-    if (at_end_) end = text_.size();
-    if (end == 0 && started_) return nullptr;
-    if (!started_)
-      separator_ = separator_of({reinterpret_cast<const char*>(text_.data()), text_.size()});
-    started_ = true;
-    std::unique_ptr<CsvTable> table = valid_rows(end);
-    text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end));
-    row_ends_.clear();  // the rest contains no end of a row
-    start_ = table->next();
-    return table;
-  }
-
- private:
-  char separator_of(std::string_view text) const {
-    return coding_.separator_is_fixed ? csv_separator(coding_.separator, text)
-                                      : separator_after(coding_.separator, text);
-  }
-
-  // The separator is detected in the first rows, of a pipe as of a file.
-  bool may_start() const {
-    constexpr std::size_t kRows = 50;  // those that csv_separator() uses
-    return started_ || coding_.separator_is_fixed || row_ends_.size() >= kRows ||
-           text_.size() >= kBlock;
-  }
-
-  // Finds the ends of rows. A file whose rows end with CR alone is read as one block.
-  void scan(std::size_t from) {
-    for (std::size_t i = from; i < text_.size(); ++i) {
-      if (text_[i] == '"') quoted_ = !quoted_;
-      if (!quoted_ && text_[i] == '\n') row_ends_.push_back(i + 1);
-    }
-  }
-
-  std::unique_ptr<CsvTable> table_of(std::size_t end) const {
-    return std::make_unique<CsvTable>(
-        std::vector<std::uint8_t>(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end)),
-        file_.path(), separator_, start_);
-  }
-
-  // Returns the rows up to `end`, or those before the first invalid one, which is reported later.
-  // The first three rows decide about a short header: an error in them is reported at once.
-  std::unique_ptr<CsvTable> valid_rows(std::size_t end) {
-    try {
-      return table_of(end);
-    } catch (const DataError&) {
-      failure_ = std::current_exception();
-    }
-    const auto is_valid = [&](std::size_t row_end) {
-      try {
-        table_of(row_end);
-        return true;
-      } catch (const DataError&) {
-        return false;
-      }
-    };
-    const std::size_t fewest = start_.rows == 0 ? 3 : 1;
-    if (row_ends_.size() < fewest || !is_valid(row_ends_[fewest - 1]))
-      std::rethrow_exception(failure_);
-    const auto first = row_ends_.begin() + static_cast<std::ptrdiff_t>(fewest);
-    const auto invalid = std::partition_point(first, row_ends_.end(), is_valid);
-    return table_of(*(invalid - 1));
-  }
-
-  CsvText file_;
-  const CsvCoding& coding_;
-  char separator_ = ',';
-  std::vector<std::uint8_t> text_;
-  std::vector<std::size_t> row_ends_;  // offsets in text_
-  std::exception_ptr failure_;         // reports the row after those that have been returned
-  bool quoted_ = false, at_end_ = false, started_ = false;
-  CsvStart start_;
-};
-
-// The header of one row with an index is too short, as R's write.table() writes it. That is
-// expected of a model whose own table had an index without a name.
-CsvStart first_start(const CsvCoding& coding) {
-  const std::vector<std::string>& header = coding.selection.header;
-  return {.may_have_index = !header.empty() && header[0] == unique_names({""})[0]};
-}
 
 class TableRows : public SampleStream {
  public:
@@ -132,8 +30,7 @@ class TableRows : public SampleStream {
         coding_(coding),
         like_{.extents = {1, 1, static_cast<std::int64_t>(coding.features)}},
         answers_(answers),
-        blocks_(path, coding, first_start(coding),
-                answers.kind == TableAnswers::Kind::kNone ? Pipes::kRead : Pipes::kReject),
+        blocks_(path, coding, answers.kind != TableAnswers::Kind::kNone),
         table_(blocks_.next()),
         cells_(coding) {
     if (answers.kind == TableAnswers::Kind::kFlags) flag_titles_ = coding.selection.label_titles();
