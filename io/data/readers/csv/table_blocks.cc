@@ -12,6 +12,8 @@ namespace io {
 namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 20, kLongestRow = std::size_t{64} << 20;
+constexpr std::size_t kRowsOfSeparator = 50;  // those that csv_separator() uses
+constexpr std::size_t kRowsOfHeader = 3;      // those that decide about a short header
 
 // The header of one row with an index is too short, as R's write.table() writes it. That is
 // expected of a model whose own table had an index without a name.
@@ -66,10 +68,11 @@ std::unique_ptr<CsvTable> TableBlocks::next() {
   return table;
 }
 
-// The separator is detected in the first rows, of a pipe as of a file.
+// The first rows decide about the separator and a short header, of a pipe as of a file.
 bool TableBlocks::may_start() const {
-  constexpr std::size_t kRows = 50;  // those that csv_separator() uses
-  return started_ || is_separator_fixed() || row_ends_.size() >= kRows || text_.size() >= kBlock;
+  if (started_ || text_.size() >= kBlock) return true;
+  const std::size_t rows = is_separator_fixed() ? kRowsOfHeader : kRowsOfSeparator;
+  return lines_ >= rows + (names_separator(text()) ? 1 : 0);
 }
 
 bool TableBlocks::is_separator_fixed() const {
@@ -84,7 +87,11 @@ std::string_view TableBlocks::text() const {
 void TableBlocks::scan(std::size_t from) {
   for (std::size_t i = from; i < text_.size(); ++i) {
     if (text_[i] == '"') quoted_ = !quoted_;
-    if (!quoted_ && text_[i] == '\n') row_ends_.push_back(i + 1);
+    const bool is_end = !quoted_ && text_[i] == '\n';
+    if (is_end) row_ends_.push_back(i + 1);
+    if (is_end && !blank_) ++lines_;
+    blank_ = is_end || (blank_ && std::string_view(" \t\r").find(static_cast<char>(text_[i])) !=
+                                      std::string_view::npos);
   }
 }
 
@@ -110,7 +117,7 @@ std::unique_ptr<CsvTable> TableBlocks::valid_rows(std::size_t end) {
       return false;
     }
   };
-  const std::size_t fewest = start_.rows == 0 ? 3 : 1;
+  const std::size_t fewest = start_.rows == 0 ? kRowsOfHeader : 1;
   if (row_ends_.size() < fewest || !is_valid(row_ends_[fewest - 1]))
     std::rethrow_exception(failure_);
   const auto first = row_ends_.begin() + static_cast<std::ptrdiff_t>(fewest);

@@ -41,7 +41,8 @@ class TableBlocks {
   std::vector<std::uint8_t> text_;
   std::vector<std::size_t> row_ends_;  // offsets in text_
   std::exception_ptr failure_;         // reports the row after those that have been returned
-  bool quoted_ = false, at_end_ = false, started_ = false;
+  std::size_t lines_ = 0;              // those that are not empty
+  bool quoted_ = false, blank_ = true, at_end_ = false, started_ = false;
   CsvStart start_;
 };
 

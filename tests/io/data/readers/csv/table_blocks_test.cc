@@ -1,11 +1,16 @@
-// The separator of files that a trained model reads.
+// The separator of files that a trained model reads, and the beginning of pipes.
 #include "io/data/readers/csv/table_blocks.h"
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "io/base/files/io_error.h"
 #include "io/data/readers/csv/table_inputs.h"
@@ -48,6 +53,7 @@ class TableBlocksTest : public ::testing::Test {
 };
 
 using Features = std::vector<double>;
+using Texts = std::vector<std::string>;
 
 // One column of numbers and a target, with decimal commas.
 const char* const kCommas = "x;y\n1,5;3,1\n2,5;5,0\n3,5;7,2\n4,25;8,0\n";
@@ -101,6 +107,32 @@ TEST_F(TableBlocksTest, CommasWithinTheTextsOfAnOnlyColumnAreNotSeparators) {
   const CsvCoding texts = coding(text);
   ASSERT_EQ(texts.columns[0].categories.size(), 2u);
   EXPECT_EQ(features(texts, "colour\nred, dark\nblue, light\n"), (Features{0, 1, 1, 0}));
+}
+
+// Writes each part after the reader has taken the one before.
+void write_in_parts(int descriptor, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    ASSERT_EQ(write(descriptor, part.data(), part.size()), std::ssize(part));
+    for (int left = 1; left > 0; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+      ASSERT_EQ(ioctl(descriptor, FIONREAD, &left), 0);
+  }
+  close(descriptor);
+}
+
+TEST_F(TableBlocksTest, AShortHeaderOfAPipeDoesNotDependOnTheTimeOfItsRows) {
+  CsvCoding fixed = coding("length,y\n1.5,3.1\n2.5,5.0\n3.5,7.2\n4.25,8.0\n", ",");
+  fixed.separator_is_fixed = true;
+  for (const Texts& parts :
+       {Texts{"length\n", "1,1.5\n", "2,2.5\n", "3,3.5\n"},
+        Texts{"sep=,\r\n\r\n", "length\r\n", "1,1.5\r\n", " \r\n", "2,2.5\r\n3,3.5"},
+        Texts{"length\n1,1.5\n", "2,2.5\n3,3.5\n"}}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    std::thread writer([&] { write_in_parts(ends[1], parts); });
+    EXPECT_EQ(values(fixed, "/dev/fd/" + std::to_string(ends[0])), (Features{1.5, 2.5, 3.5}));
+    writer.join();
+    close(ends[0]);
+  }
 }
 
 }  // namespace
