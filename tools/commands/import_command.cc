@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
+#include <map>
 
 #include "engine/train/saving/weights.h"
 #include "io/base/text/escape_text.h"
@@ -26,10 +27,13 @@ namespace tools {
 namespace {
 
 // Removes prefixes from the names: the requested ones, and those of PyTorch's wrappers. Prints a
-// notice.
-void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& prefixes) {
+// notice. Throws io::DataError if two names become equal.
+void strip(std::vector<io::NamedArray>& arrays, const std::string& path,
+           const std::vector<std::string>& prefixes) {
   std::size_t asked = 0, wrapped = 0;
+  std::map<std::string, std::string> whole;  // by the name without prefixes
   for (io::NamedArray& array : arrays) {
+    const std::string before = array.name;
     for (const std::string& prefix : prefixes)
       if (array.name.starts_with(prefix) && array.name.size() > prefix.size())
         array.name.erase(0, prefix.size()), ++asked;
@@ -37,6 +41,10 @@ void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& 
       array.name = std::move(plain), ++wrapped;
     array.section = io::section_of_name(array.name);
     array.device = "cpu:0";
+    const auto [other, is_new] = whole.emplace(array.name, before);
+    if (!is_new)
+      throw io::DataError(path + ": '" + other->second + "' and '" + before + "' are both '" +
+                          array.name + "' without their prefixes; expected one of them");
   }
   if (!prefixes.empty() && asked == 0)
     throw io::DataError("no name begins with '" + prefixes.front() + "'");
@@ -54,7 +62,7 @@ std::vector<io::NamedArray> read_arrays(const std::string& path,
   std::erase_if(arrays, [](const io::NamedArray& a) {
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });
-  strip(arrays, prefixes);
+  strip(arrays, path, prefixes);
   return arrays;
 }
 

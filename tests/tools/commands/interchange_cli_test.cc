@@ -359,6 +359,19 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
 }
 
+TEST_F(VerifyFiles, TwoArraysThatPrefixesMakeOneAreRejected) {
+  const auto imported = [&](const std::string& second, const std::string& options) {
+    const std::string file = save("two.safetensors", {array_of<float>("a.fc.weight", {1, 2}),
+                                                      array_of<float>(second, {3, 4})});
+    return call("import", file, "-o", folder_ / "two.ckpt", "--model mlp",
+                test_support::split_words(options));
+  };
+  expect_error(imported("module.a.fc.weight", ""), 65,
+               "two.safetensors 'a.fc.weight' 'module.a.fc.weight'");
+  expect_error(imported("b.fc.weight", "--strip-prefix a. --strip-prefix b."), 65,
+               "two.safetensors 'a.fc.weight' 'b.fc.weight' 'fc.weight'");
+}
+
 TEST_F(VerifyFiles, AnImportedModelOfOtherClassesIsExportedToOnnx) {
   const std::string run = folder_ / "run", imported = folder_ / "imported.ckpt";
   expect_success(
