@@ -20,6 +20,7 @@
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/train_arguments.h"
+#include "tools/run/data/saved_input.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/data/session_data.h"
 
@@ -102,22 +103,32 @@ models::ImageWeights recognized(const std::string& path,
                    "resnet18, 34, 50, 101 or 152; name another model with --model");
 }
 
+// The model with the sizes that it was made for. `classes`: 0: its default. Throws UsageError for
+// options that say more of the model than its type.
+Target default_target(const std::string& model, std::string definition, std::int64_t classes,
+                      const ConfigValues& values) {
+  require_no_dataset(values);
+  RunConfig run;
+  if (const auto dtype = values.find("dtype"); dtype != values.end())
+    static_cast<void>(find_option("dtype")->field.store(run, dtype->second.value));
+  models::ModelOptions options = models::default_options(model);
+  if (classes > 0) options.classes = classes;
+  options.definition = definition;
+  engine::Graph graph = models::build_model(model, options);
+  return {std::move(graph),
+          std::move(definition),
+          to_toml(values),
+          "",
+          tokenizer_of(model, nullptr),
+          "with its default input size (--dataset selects another)",
+          run.compute.dtype};
+}
+
 // `classes`: of a model without a data set; 0: its default.
 Target target_of(const std::string& model, std::int64_t classes, ConfigValues& values) {
   std::string definition = models::model_definition(model);
-  if (!values.contains("dataset")) {  // use the sizes that the model was made for
-    models::ModelOptions options = models::default_options(model);
-    if (classes > 0) options.classes = classes;
-    options.definition = definition;
-    engine::Graph graph = models::build_model(model, options);
-    return {std::move(graph),
-            std::move(definition),
-            "[run]\nmodel = \"" + model + "\"\n",
-            "",
-            tokenizer_of(model, nullptr),
-            "with its default input size (--dataset selects another)",
-            engine::DType::kF32};
-  }
+  if (!values.contains("dataset"))
+    return default_target(model, std::move(definition), classes, values);
   take_vocabulary(values);
   complete_values(values, "");
   const RunConfig config = resolve_run_config(values);

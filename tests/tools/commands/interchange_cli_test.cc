@@ -349,6 +349,12 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
        "synthetic", "--synthetic-size", "40"});
   EXPECT_EQ(run({"eval", folder_ / "e.ckpt", "--format", "json"}).out,
             run({"eval", ckpt, "--format", "json"}).out);
+  run({"import", folder_ / "m.npz", "-o", folder_ / "double.ckpt", "--model", "convnet", "--dtype",
+       "f64"});
+  EXPECT_EQ(io::load_arrays(folder_ / "double.ckpt").front().type, base::DType::kF64);
+  EXPECT_CONTAINS(io::load_description(folder_ / "double.ckpt").config, "dtype = \"f64\"");
+  run({"export", folder_ / "brain.safetensors", "-o", folder_ / "other.npz", "--half"});
+  EXPECT_EQ(io::load_arrays(folder_ / "other.npz").front().type, base::DType::kF16);
   // Names as PyTorch's wrappers leave them.
   Arrays wrapped = io::load_arrays(folder_ / "m.npz");
   for (io::NamedArray& array : wrapped) array.name = "net.module._orig_mod." + array.name;
@@ -480,6 +486,10 @@ TEST_F(VerifyFiles, ExportAndImportRefuse) {
   expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model convnet"), 65,
                "which the model needs");
   expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model convnt"), 78, "convnet");
+  expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model mlp --context 8"), 2,
+               "--context --dataset default");
+  expect_error(call("export", a, "-o", folder_ / "a.onnx", "--model mlp --context 8"), 2,
+               "--context --dataset default");
   expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model mlp --strip-prefix x."), 65,
                "no name begins with 'x.'");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "i.ckpt"));
