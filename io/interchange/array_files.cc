@@ -20,9 +20,18 @@ bool is_pickle(std::span<const std::byte> first) {
          first[1] <= std::byte{5} && (first.size() < 9 || first[8] != std::byte{'{'});
 }
 
-template <class T>
-double get(const NamedArray& array, std::size_t i) {
-  return static_cast<double>(base::element_at<T>(array.data, i));
+// Returns a number of a floating-point array; double has those of every type.
+double number_at(const NamedArray& array, std::size_t i) {
+  switch (array.type) {
+    case DType::kF16:
+      return static_cast<double>(base::to_float(base::element_at<base::f16>(array.data, i)));
+    case DType::kBF16:
+      return static_cast<double>(base::to_float(base::element_at<base::bf16>(array.data, i)));
+    case DType::kF32:
+      return static_cast<double>(base::element_at<float>(array.data, i));
+    default:
+      return base::element_at<double>(array.data, i);
+  }
 }
 
 // Converts f64 to float with rounding to odd, so that the second rounding, to half, is correct.
@@ -118,7 +127,7 @@ void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path)
 }
 
 NamedArray to_half(const NamedArray& array, DType half, const std::string& what) {
-  if (array.type != DType::kF32 && array.type != DType::kF64) return array;
+  if (!base::is_floating(array.type) || array.type == half) return array;
   NamedArray out{.name = array.name,
                  .section = array.section,
                  .type = half,
@@ -128,7 +137,7 @@ NamedArray to_half(const NamedArray& array, DType half, const std::string& what)
   const std::size_t count = array.data.size() / size_of(array.type);
   out.data.resize(count * sizeof(std::uint16_t));
   for (std::size_t i = 0; i < count; ++i) {
-    const double value = array.type == DType::kF32 ? get<float>(array, i) : get<double>(array, i);
+    const double value = number_at(array, i);
     const float narrow = to_float_odd(value);
     const auto f16 = base::from_float<base::f16>(narrow);
     const auto bf16 = base::from_float<base::bf16>(narrow);

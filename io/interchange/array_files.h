@@ -42,7 +42,7 @@ void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path,
 void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path);
 
 // Returns `array` with its numbers as f16 or bf16, rounded to nearest even; integers and numbers
-// that are already as small are unchanged. Throws DataError that starts with `what` for a finite
+// that have this type are unchanged. Throws DataError that starts with `what` for a finite
 // number beyond the type's range.
 NamedArray to_half(const NamedArray& array, DType half, const std::string& what);
 

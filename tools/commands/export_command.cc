@@ -156,6 +156,7 @@ SavedModel find_model(const ExportOptions& o) {
   SavedModel model = find_definition(o, values);
   model.input = saved_input(model.checkpoint ? &*model.checkpoint : nullptr, o.path, values,
                             other_data, o.input == "pixels");
+  if (model.input.is_default) require_no_dataset(o.values);
   return model;
 }
 

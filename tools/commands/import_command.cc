@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
+#include <map>
 
 #include "engine/train/saving/weights.h"
 #include "io/base/text/escape_text.h"
@@ -19,6 +20,7 @@
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/train_arguments.h"
+#include "tools/run/data/saved_input.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/data/session_data.h"
 
@@ -26,10 +28,13 @@ namespace tools {
 namespace {
 
 // Removes prefixes from the names: the requested ones, and those of PyTorch's wrappers. Prints a
-// notice.
-void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& prefixes) {
+// notice. Throws io::DataError if two names become equal.
+void strip(std::vector<io::NamedArray>& arrays, const std::string& path,
+           const std::vector<std::string>& prefixes) {
   std::size_t asked = 0, wrapped = 0;
+  std::map<std::string, std::string> whole;  // by the name without prefixes
   for (io::NamedArray& array : arrays) {
+    const std::string before = array.name;
     for (const std::string& prefix : prefixes)
       if (array.name.starts_with(prefix) && array.name.size() > prefix.size())
         array.name.erase(0, prefix.size()), ++asked;
@@ -37,6 +42,10 @@ void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& 
       array.name = std::move(plain), ++wrapped;
     array.section = io::section_of_name(array.name);
     array.device = "cpu:0";
+    const auto [other, is_new] = whole.emplace(array.name, before);
+    if (!is_new)
+      throw io::DataError(path + ": '" + other->second + "' and '" + before + "' are both '" +
+                          array.name + "' without their prefixes; expected one of them");
   }
   if (!prefixes.empty() && asked == 0)
     throw io::DataError("no name begins with '" + prefixes.front() + "'");
@@ -54,7 +63,7 @@ std::vector<io::NamedArray> read_arrays(const std::string& path,
   std::erase_if(arrays, [](const io::NamedArray& a) {
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });
-  strip(arrays, prefixes);
+  strip(arrays, path, prefixes);
   return arrays;
 }
 
@@ -94,22 +103,32 @@ models::ImageWeights recognized(const std::string& path,
                    "resnet18, 34, 50, 101 or 152; name another model with --model");
 }
 
+// The model with the sizes that it was made for. `classes`: 0: its default. Throws UsageError for
+// options that say more of the model than its type.
+Target default_target(const std::string& model, std::string definition, std::int64_t classes,
+                      const ConfigValues& values) {
+  require_no_dataset(values);
+  RunConfig run;
+  if (const auto dtype = values.find("dtype"); dtype != values.end())
+    static_cast<void>(find_option("dtype")->field.store(run, dtype->second.value));
+  models::ModelOptions options = models::default_options(model);
+  if (classes > 0) options.classes = classes;
+  options.definition = definition;
+  engine::Graph graph = models::build_model(model, options);
+  return {std::move(graph),
+          std::move(definition),
+          to_toml(values),
+          "",
+          tokenizer_of(model, nullptr),
+          "with its default input size (--dataset selects another)",
+          run.compute.dtype};
+}
+
 // `classes`: of a model without a data set; 0: its default.
 Target target_of(const std::string& model, std::int64_t classes, ConfigValues& values) {
   std::string definition = models::model_definition(model);
-  if (!values.contains("dataset")) {  // use the sizes that the model was made for
-    models::ModelOptions options = models::default_options(model);
-    if (classes > 0) options.classes = classes;
-    options.definition = definition;
-    engine::Graph graph = models::build_model(model, options);
-    return {std::move(graph),
-            std::move(definition),
-            "[run]\nmodel = \"" + model + "\"\n",
-            "",
-            tokenizer_of(model, nullptr),
-            "with its default input size (--dataset selects another)",
-            engine::DType::kF32};
-  }
+  if (!values.contains("dataset"))
+    return default_target(model, std::move(definition), classes, values);
   take_vocabulary(values);
   complete_values(values, "");
   const RunConfig config = resolve_run_config(values);

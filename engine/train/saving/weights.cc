@@ -148,9 +148,15 @@ class StateImport {
               const std::function<bool(const std::string& name)>& optional,
               const std::vector<io::UnreadArray>& unread)
       : arrays_(arrays), source_(source), exact_(exact), optional_(optional), unread_(unread) {
-    for (const io::NamedArray& array : arrays)
-      if (array.section == io::Section::kParameter || array.section == io::Section::kBuffer)
-        unused_[plain_name(array.name)] = &array;
+    for (const io::NamedArray& array : arrays) {
+      if (array.section != io::Section::kParameter && array.section != io::Section::kBuffer)
+        continue;
+      const auto [before, is_new] = unused_.emplace(plain_name(array.name), &array);
+      if (!is_new)
+        throw io::DataError(source + ": '" + before->second->name + "' and '" + array.name +
+                            "' are both '" + before->first +
+                            "' without the prefixes module. and _orig_mod.; expected one of them");
+    }
   }
 
   void fill(ModelState& state) {

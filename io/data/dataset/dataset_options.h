@@ -49,7 +49,9 @@ struct CsvOptions {
   // its training table: reading_with() of io/data/readers/csv/csv_coding.h.
   struct Given {
     bool separator = false, decimal = false, missing = false, header = false;
-    bool any() const { return separator || decimal || missing || header; }
+    // label_column is of this command's file, not of the training table.
+    bool label = false;
+    bool any_of_cells() const { return separator || decimal || missing || header; }
   };
   Given given = {};
 };

@@ -170,6 +170,8 @@ std::size_t separator_line(std::string_view text) {
   return text.substr(end).starts_with("\r\n") ? 7 : 6;
 }
 
+bool names_separator(std::string_view text) { return separator_line(without_mark(text)) > 0; }
+
 char csv_separator(const std::string& wanted, std::string_view text) {
   if (wanted == "auto") {
     text = without_mark(text);
@@ -188,8 +190,8 @@ char csv_separator(const std::string& wanted, std::string_view text) {
 }
 
 char separator_after(const std::string& before, std::string_view text) {
+  if (before == "auto" || names_separator(text)) return csv_separator("auto", text);
   text = without_mark(text);
-  if (before == "auto" || separator_line(text) > 0) return csv_separator("auto", text);
   const char known = csv_separator(before, text);
   const std::vector<Counts> rows = count_in_rows(text);
   const bool fits =
@@ -200,10 +202,9 @@ char separator_after(const std::string& before, std::string_view text) {
 }
 
 std::string also_fitting(const std::string& wanted, std::string_view text) {
-  text = without_mark(text);
-  if (wanted != "auto" || separator_line(text) > 0) return "";
+  if (wanted != "auto" || names_separator(text)) return "";
   std::string list;
-  for (const char other : detect(text).others)
+  for (const char other : detect(without_mark(text)).others)
     list += (list.empty() ? "" : " and ") + separator_text(other);
   return list;
 }

@@ -124,4 +124,22 @@ TEST(ToHalf, ConvertsNumbersAndRefusesOverflow) {
             (std::vector<std::uint16_t>{0x7C00, 0xFC00}));
 }
 
+TEST(ToHalf, ConvertsNumbersOf16BitsToTheOtherType) {
+  const io::NamedArray numbers = array_of<float>("w", {1, -0.1f, 3.0f / 8192, 0});
+  const io::NamedArray f16 = io::to_half(numbers, base::DType::kF16, "x"),
+                       bf16 = io::to_half(numbers, base::DType::kBF16, "x");
+  const io::NamedArray brain = io::to_half(f16, base::DType::kBF16, "x");
+  EXPECT_EQ(brain.type, base::DType::kBF16);
+  EXPECT_EQ(values_of<std::uint16_t>(brain),
+            (std::vector<std::uint16_t>{0x3F80, 0xBDCD, 0x39C0, 0}));
+  const io::NamedArray half = io::to_half(bf16, base::DType::kF16, "x");
+  EXPECT_EQ(half.type, base::DType::kF16);
+  EXPECT_EQ(values_of<std::uint16_t>(half),
+            (std::vector<std::uint16_t>{0x3C00, 0xAE68, 0x0E00, 0}));
+  EXPECT_EQ(io::to_half(f16, base::DType::kF16, "x").data, f16.data);
+  EXPECT_EQ(io::to_half(bf16, base::DType::kBF16, "x").data, bf16.data);
+  const io::NamedArray large = io::to_half(array_of<float>("w", {70000}), base::DType::kBF16, "x");
+  EXPECT_THROW(io::to_half(large, base::DType::kF16, "x"), io::DataError);
+}
+
 }  // namespace

@@ -349,6 +349,12 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
        "synthetic", "--synthetic-size", "40"});
   EXPECT_EQ(run({"eval", folder_ / "e.ckpt", "--format", "json"}).out,
             run({"eval", ckpt, "--format", "json"}).out);
+  run({"import", folder_ / "m.npz", "-o", folder_ / "double.ckpt", "--model", "convnet", "--dtype",
+       "f64"});
+  EXPECT_EQ(io::load_arrays(folder_ / "double.ckpt").front().type, base::DType::kF64);
+  EXPECT_CONTAINS(io::load_description(folder_ / "double.ckpt").config, "dtype = \"f64\"");
+  run({"export", folder_ / "brain.safetensors", "-o", folder_ / "other.npz", "--half"});
+  EXPECT_EQ(io::load_arrays(folder_ / "other.npz").front().type, base::DType::kF16);
   // Names as PyTorch's wrappers leave them.
   Arrays wrapped = io::load_arrays(folder_ / "m.npz");
   for (io::NamedArray& array : wrapped) array.name = "net.module._orig_mod." + array.name;
@@ -357,6 +363,19 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
                                       "--model", "convnet", "--strip-prefix", "net."});
   EXPECT_VALUES(stripped.err, "prefixes module. _orig_mod. 16 16 names");
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
+}
+
+TEST_F(VerifyFiles, TwoArraysThatPrefixesMakeOneAreRejected) {
+  const auto imported = [&](const std::string& second, const std::string& options) {
+    const std::string file = save("two.safetensors", {array_of<float>("a.fc.weight", {1, 2}),
+                                                      array_of<float>(second, {3, 4})});
+    return call("import", file, "-o", folder_ / "two.ckpt", "--model mlp",
+                test_support::split_words(options));
+  };
+  expect_error(imported("module.a.fc.weight", ""), 65,
+               "two.safetensors 'a.fc.weight' 'module.a.fc.weight'");
+  expect_error(imported("b.fc.weight", "--strip-prefix a. --strip-prefix b."), 65,
+               "two.safetensors 'a.fc.weight' 'b.fc.weight' 'fc.weight'");
 }
 
 TEST_F(VerifyFiles, AnImportedModelOfOtherClassesIsExportedToOnnx) {
@@ -467,6 +486,10 @@ TEST_F(VerifyFiles, ExportAndImportRefuse) {
   expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model convnet"), 65,
                "which the model needs");
   expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model convnt"), 78, "convnet");
+  expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model mlp --context 8"), 2,
+               "--context --dataset default");
+  expect_error(call("export", a, "-o", folder_ / "a.onnx", "--model mlp --context 8"), 2,
+               "--context --dataset default");
   expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model mlp --strip-prefix x."), 65,
                "no name begins with 'x.'");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "i.ckpt"));

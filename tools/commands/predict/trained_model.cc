@@ -58,7 +58,8 @@ io::CsvOptions::Given named_for_reading(const ConfigValues& values) {
   return {.separator = values.contains("separator"),
           .decimal = values.contains("csv-decimal"),
           .missing = values.contains("csv-missing"),
-          .header = values.contains("csv-header")};
+          .header = values.contains("csv-header"),
+          .label = values.contains("label-column")};
 }
 
 // `values` are the checkpoint's options, without those of the command line.
@@ -68,7 +69,9 @@ std::optional<io::DatasetOptions> data_of_run(ConfigValues values) {
     return entry.first != "limit" && std::ranges::count(saved_options(), entry.first) == 0;
   });
   complete_values(values, "");
-  return resolve_run_config(values).data.set;
+  io::DatasetOptions set = resolve_run_config(values).data.set;
+  set.csv.given = {};  // the command names none of them
+  return set;
 }
 
 std::string canonical(const OptionSpec& option, const std::string& value) {

@@ -39,7 +39,8 @@ void check_data(const GivenValues& given, RunConfig& config) {
   csv.given = {.separator = given.is_chosen("separator"),
                .decimal = given.is_chosen("csv-decimal"),
                .missing = given.is_chosen("csv-missing"),
-               .header = given.is_chosen("csv-header")};
+               .header = given.is_chosen("csv-header"),
+               .label = given.is_chosen("label-column")};
   if (config.data.set.directory.empty()) config.data.set.directory = "data/" + config.data.set.name;
 }
 

@@ -25,6 +25,8 @@ std::string decimal_text(char decimal) { return std::string(1, decimal); }
 
 void write_table(base::JsonWriter& json, const io::CsvCoding& coding) {
   json.key("table").begin_object().member("separator", coding.separator);
+  if (coding.found_separator != 0)
+    json.member("found_separator", std::string(1, coding.found_separator));
   json.member("columns", coding.table_columns).member("label", coding.selection.label);
   if (!coding.selection.more_labels.empty())
     json.member("more_labels", coding.selection.more_labels);
@@ -105,6 +107,17 @@ char read_decimal(const Json& object, const char* key, const std::string& where)
   return text[0];
 }
 
+// Returns 0 if none is stated, as by earlier versions.
+char read_separator(const Json& object, const std::string& where) {
+  constexpr const char* kKey = "found_separator";
+  if (!object.contains(kKey)) return 0;
+  const std::string text = text_member(object, kKey, where);
+  if (text.size() != 1 || std::string_view(",;\t| :!#^~&").find(text[0]) == std::string_view::npos)
+    throw io::DataError(where + ": \"" + kKey + "\" is '" + text.substr(0, 40) +
+                        "', expected the separator of a table");
+  return text[0];
+}
+
 io::CsvColumn read_column(const Json& json, std::int64_t columns, const std::string& where) {
   io::CsvColumn column;
   column.index = static_cast<std::size_t>(whole_member(json, "column", 0, columns - 1, where));
@@ -135,6 +148,7 @@ std::shared_ptr<const io::CsvCoding> read_table(const Json& json, const std::str
   const std::int64_t columns = whole_member(json, "columns", 1, kMost, where);
   coding->table_columns = static_cast<std::size_t>(columns);
   coding->separator = text_member(json, "separator", where);
+  coding->found_separator = read_separator(json, where);
   coding->selection.label =
       static_cast<std::size_t>(whole_member(json, "label", 0, columns - 1, where));
   if (json.contains("more_labels"))

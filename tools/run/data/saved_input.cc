@@ -11,6 +11,7 @@
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 #include "tools/options/table/session_options.h"
+#include "tools/report/output/exit_codes.h"
 #include "tools/report/output/run_log.h"
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/session_data.h"
@@ -90,6 +91,13 @@ SavedInput saved_input(const io::Checkpoint* checkpoint, const std::string& path
   if (values.contains("dataset")) return of_data(values);
   const models::ModelOptions options = models::default_options(values.at("model").value);
   return {.sample_shape = options.sample_shape, .classes = options.classes, .is_default = true};
+}
+
+void require_no_dataset(const ConfigValues& given) {
+  for (const auto& [name, value] : given)
+    if (name != "model" && name != "dtype")
+      throw UsageError("--" + name +
+                       " needs --dataset, without which the model has its default sizes");
 }
 
 }  // namespace tools

@@ -36,4 +36,8 @@ struct SavedInput {
 SavedInput saved_input(const io::Checkpoint* checkpoint, const std::string& path,
                        const ConfigValues& values, bool other_data, bool statistics);
 
+// For commands that take a model without a data set: throws UsageError for options of `given` that
+// only a data set makes use of.
+void require_no_dataset(const ConfigValues& given);
+
 }  // namespace tools

@@ -41,7 +41,8 @@ void check_start_columns(const Start& start, const io::CsvOptions& given) {
                 ", or give --init-coding none");
 }
 
-// Returns the options for reading tables that differ from those of the resumed run.
+// Returns the options for reading tables that differ from those of the resumed run. Its label is
+// that of its coding.
 io::CsvOptions::Given changed_reading(const Start& start, const io::CsvOptions& now) {
   const ConfigValues saved = options_in(start.description, start.path);
   RunConfig run;
@@ -58,7 +59,7 @@ io::CsvOptions::Given changed_reading(const Start& start, const io::CsvOptions& 
 // The flags as text, for the other ranks.
 std::string given_text(const io::CsvOptions::Given& given) {
   std::string text;
-  for (const bool flag : {given.separator, given.decimal, given.missing, given.header})
+  for (const bool flag : {given.separator, given.decimal, given.missing, given.header, given.label})
     text += flag ? '1' : '0';
   return text;
 }
@@ -66,7 +67,8 @@ io::CsvOptions::Given parse_given(const std::string& text) {
   return {.separator = text.at(0) == '1',
           .decimal = text.at(1) == '1',
           .missing = text.at(2) == '1',
-          .header = text.at(3) == '1'};
+          .header = text.at(3) == '1',
+          .label = text.at(4) == '1'};
 }
 
 std::optional<Start> initial_start(const KeepingOptions& keeping) {

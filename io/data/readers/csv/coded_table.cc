@@ -1,6 +1,7 @@
 // Reads rows with the stream that `engine predict` uses, and adds their answers.
 #include "io/data/readers/csv/coded_table.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -35,7 +36,8 @@ Dataset take_rows(const Dataset& all, const std::vector<std::size_t>& rows) {
 
 // All rows of a table, coded as another table was.
 struct CodedRows {
-  Dataset set;  // without labels
+  std::shared_ptr<const CsvCoding> coding;  // that of the other table, with the answers of this one
+  Dataset set;                              // without labels
   std::unique_ptr<CsvAnswers> answers;
   std::vector<std::int64_t> places;
   std::vector<std::string> unknown;
@@ -63,13 +65,42 @@ Task task_of(const Dataset& like) {
   return like.target() != nullptr ? Task::kRegression : Task::kClassification;
 }
 
+// Returns the coding for the answers of a table, those that `found` has. By default they have the
+// columns of the coding's own table.
+std::shared_ptr<const CsvCoding> with_answers(const CsvCoding& coding, const CsvSelection& found) {
+  auto changed = std::make_shared<CsvCoding>(coding);
+  CsvSelection& own = changed->selection;
+  const auto column_of = [&](std::size_t column) {
+    if (own.header.empty()) return column;
+    const auto at = std::ranges::find(own.header, found.header[column]) - own.header.begin();
+    if (at == std::ssize(own.header)) {
+      own.header.push_back(found.header[column]);
+      ++changed->table_columns;
+    }
+    return static_cast<std::size_t>(at);
+  };
+  own.label = column_of(found.label);
+  own.more_labels.clear();
+  for (const std::size_t column : found.more_labels) own.more_labels.push_back(column_of(column));
+  return changed;
+}
+
+TableAnswers answers_of(const DatasetOptions& options) {
+  TableAnswers answers{.kind = kind_of(options.task),
+                       .columns = label_names(options.csv.label_column, options.task),
+                       .is_named = options.csv.given.label && !options.csv.label_column.empty()};
+  const auto* const flags = options.coding->like.find<MultiLabels>();
+  if (flags != nullptr && !options.coding->inputs_only) answers.labels = flags->names;
+  return answers;
+}
+
 CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
                           const DatasetOptions& options) {
   constexpr std::int64_t kBlock = 4096;
   const CsvCoding& table = *coding.table;
-  const auto stream =
-      open_table(path, table, {.kind = kind_of(options.task), .column = options.csv.label_column});
+  const std::unique_ptr<TableStream> stream = open_table(path, table, answers_of(options));
   CodedRows rows;
+  rows.coding = coding.inputs_only ? with_answers(table, stream->answers()) : coding.table;
   FeatureSamples features{.extents = {1, 1, static_cast<std::int64_t>(table.features)}};
   std::vector<std::string> labels;
   std::vector<double> numbers;
@@ -89,7 +120,7 @@ CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
   rows.unknown = stream->unknown();
   rows.set = {.name = std::filesystem::path(path).filename().string(),
               .samples = std::move(features)};
-  const CsvSelection& selection = coding.table->selection;
+  const CsvSelection& selection = rows.coding->selection;
   if (options.task == Task::kRegression)
     rows.answers = number_answers(path, selection.title(selection.label), std::move(numbers));
   else if (options.task == Task::kMultiLabel)
@@ -136,7 +167,7 @@ DatasetSplits read_coded_table(const std::string& path, const DatasetOptions& op
   for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
   code_answers(coding, rows, train);
   DatasetSplits splits{take_rows(rows.set, train), take_rows(rows.set, test)};
-  splits.coding = coding.table;
+  splits.coding = rows.coding;
   splits.unknown = std::move(rows.unknown);
   splits.columns = rows.set.name + ": coded as in " + coding.source;
   return splits;

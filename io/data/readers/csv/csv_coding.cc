@@ -36,7 +36,7 @@ std::shared_ptr<const CsvCoding> reading_with(std::shared_ptr<const CsvCoding> c
                                               const CsvOptions& options,
                                               const std::string& source) {
   const CsvOptions::Given& given = options.given;
-  if (!coding || !given.any()) return coding;
+  if (!coding || !given.any_of_cells()) return coding;
   auto changed = std::make_shared<CsvCoding>(*coding);
   if (given.missing) set_missing(*changed, options.missing);
   if (given.decimal) set_decimal(*changed, options.decimal);
@@ -50,7 +50,7 @@ std::shared_ptr<const CsvCoding> reading_with(std::shared_ptr<const CsvCoding> c
 
 std::shared_ptr<const SampleCoding> reading_with(std::shared_ptr<const SampleCoding> coding,
                                                  const CsvOptions& options) {
-  if (!coding || !coding->table || !options.given.any()) return coding;
+  if (!coding || !coding->table || !options.given.any_of_cells()) return coding;
   auto changed = std::make_shared<SampleCoding>(*coding);
   changed->table = reading_with(coding->table, options, coding->source);
   return changed;

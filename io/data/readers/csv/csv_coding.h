@@ -18,6 +18,7 @@ struct CsvCoding {
   CsvSelection selection;  // selection of the training table
   std::size_t table_columns = 0;
   std::string separator;            // as CsvOptions::separator has it; a file may have another one
+  char found_separator = 0;         // of the training table if `separator` is "auto"; 0: unknown
   bool separator_is_fixed = false;  // no other one is detected
   std::shared_ptr<const CsvMissing> missing;  // not null
   char label_decimal = '.';        // for regression: the decimal sign of the target (csv_number.h)

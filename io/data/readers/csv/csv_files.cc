@@ -205,9 +205,11 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   for (std::string& line : column_warnings(table, selection, columns))
     warnings.push_back(std::move(line));
   splits.warnings = std::move(warnings);
+  const char found = options.csv.separator == "auto" ? table.separator() : '\0';
   splits.coding = std::make_shared<const CsvCoding>(CsvCoding{.selection = selection,
                                                               .table_columns = table.columns(),
                                                               .separator = options.csv.separator,
+                                                              .found_separator = found,
                                                               .missing = missing,
                                                               .label_decimal = label_decimal,
                                                               .features = features,

@@ -28,16 +28,6 @@ std::vector<std::string> first_fields(const CsvTable& table) {
   return names;
 }
 
-// Returns the parts of --label-column; a single label may have a comma in its name.
-std::vector<std::string> label_names(const DatasetOptions& options) {
-  if (options.csv.label_column.empty()) return {};
-  if (options.task != Task::kMultiLabel) return {options.csv.label_column};
-  std::vector<std::string> names;
-  for (const std::string& part : base::split_text(options.csv.label_column, ','))
-    names.emplace_back(base::trimmed(part));
-  return names;
-}
-
 HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> scans,
                              const CsvMissing& missing, const DatasetOptions& options) {
   if (options.csv.header != CsvHeader::kAuto)
@@ -45,7 +35,8 @@ HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> 
   if (table.short_header()) return {.header = true};
   // A number means a position: it is not evidence about row 1, which may contain that number.
   const std::vector<std::string> names = first_fields(table);
-  const bool named = std::ranges::any_of(label_names(options), [&](const std::string& label) {
+  const std::vector<std::string> wanted = label_names(options.csv.label_column, options.task);
+  const bool named = std::ranges::any_of(wanted, [&](const std::string& label) {
     return !is_number(label) && std::ranges::find(names, label) != names.end();
   });
   return named ? HeaderDecision{.header = true} : find_header(table, scans, missing);
@@ -135,17 +126,9 @@ std::vector<bool> ignored_ones(const CsvTable& table, const std::vector<std::str
 
 void find_labels(const CsvTable& table, const DatasetOptions& options, CsvSelection& selection) {
   selection.label = table.columns() - 1;
-  std::vector<std::size_t> labels;
-  std::vector<bool> used = ignored_ones(table, selection.header, options.csv);
-  for (const std::string& name : label_names(options)) {
-    const std::size_t label =
-        find_column(table, selection.header, name, "label column", "--label-column", used);
-    if (std::ranges::find(labels, label) != labels.end())
-      throw ConfigError(table.name() + ": --label-column names " + selection.title(label) +
-                        " twice, expected different columns");
-    labels.push_back(label);
-    used[label] = true;
-  }
+  const std::vector<std::size_t> labels =
+      label_columns(table, selection.header, label_names(options.csv.label_column, options.task),
+                    ignored_ones(table, selection.header, options.csv));
   if (labels.empty()) return;
   selection.label = labels[0];
   selection.more_labels.assign(labels.begin() + 1, labels.end());
@@ -187,6 +170,34 @@ std::string CsvSelection::option_name(std::size_t column) const {
 std::string CsvSelection::place(std::size_t column) const {
   const std::string number = "column " + std::to_string(column + 1), name = title(column);
   return name == number ? number : number + " ('" + name + "')";
+}
+
+std::vector<std::string> label_names(const std::string& option, Task task) {
+  if (option.empty()) return {};
+  if (task != Task::kMultiLabel) return {option};
+  std::vector<std::string> names;
+  for (const std::string& part : base::split_text(option, ','))
+    names.emplace_back(base::trimmed(part));
+  return names;
+}
+
+std::vector<std::size_t> label_columns(const CsvTable& table,
+                                       const std::vector<std::string>& header,
+                                       const std::vector<std::string>& names,
+                                       std::vector<bool> used) {
+  std::vector<std::size_t> labels;
+  CsvSelection named;
+  named.header = header;
+  for (const std::string& name : names) {
+    const std::size_t label =
+        find_column(table, header, name, "label column", "--label-column", used);
+    if (std::ranges::find(labels, label) != labels.end())
+      throw ConfigError(table.name() + ": --label-column names " + named.title(label) +
+                        " twice, expected different columns");
+    labels.push_back(label);
+    used[label] = true;
+  }
+  return labels;
 }
 
 CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> scans,

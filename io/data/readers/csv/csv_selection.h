@@ -34,6 +34,18 @@ struct CsvSelection {
   std::string option_name(std::size_t column) const;
 };
 
+// Returns the parts of --label-column; a single label may have a comma in its name.
+std::vector<std::string> label_names(const std::string& option, Task task);
+
+// Returns the columns that have these names in the header (empty: there is none) or, if none has,
+// these numbers from 1. For each column `used` tells if messages do not propose it. Throws
+// ConfigError: no such column (with the nearest one), a name that several columns have, a column
+// that is named twice.
+std::vector<std::size_t> label_columns(const CsvTable& table,
+                                       const std::vector<std::string>& header,
+                                       const std::vector<std::string>& names,
+                                       std::vector<bool> used);
+
 // csv_files.h describes how the header and the label are found; `scans` cover the rows after the
 // first one. Throws ConfigError: no such column (with the nearest one that is free), a name that
 // several columns have, the label among the ignored columns; DataError for a first row that is too

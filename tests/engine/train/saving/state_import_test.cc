@@ -66,6 +66,14 @@ TEST_F(WeightsTest, OtherShapesOfAsManyNumbersAreRejected) {
                 "'gate.weight' [4, 2], [2, 4]");
 }
 
+TEST_F(WeightsTest, TwoArraysOfOneNameAreRejected) {
+  for (const char* name : {"module.gate.bias", "_orig_mod.module.gate.bias"})
+    EXPECT_VALUES(fault({floats("gate.weight", {2, 4}, 1), floats("gate.bias", {2}, 10),
+                         floats(name, {2}, 50), floats("norm.weight", {8}, 20),
+                         floats("norm.bias", {8}, 30), floats("fc.weight", {3, 8}, 40)}),
+                  "w.pth: 'gate.bias' '" + std::string(name) + "' 'gate.bias'");
+}
+
 // As state_dict() has parameters of a module itself and of MultiheadAttention.
 TEST_F(WeightsTest, NamesOfStateDictsAreAccepted) {
   EXPECT_EQ(fault({floats("gate.in_proj_weight", {2, 4}, 1), floats("gate.in_proj_bias", {2}, 10),

@@ -287,6 +287,26 @@ TEST_F(MultiLabel, RefusesOtherLabelsByTheirPlace) {
   }
 }
 
+TEST_F(MultiLabel, NewLabelsMayBeLearnedFromTheInputsOfARun) {
+  const std::string run =
+      trained("run", {"--epochs", "1", "--label-column", "hot", "--columns", "a,b,c"});
+  const Words other{"--epochs", "2", "--init-from", run, "--init-coding", "inputs"};
+  const std::string next =
+      trained("next", test_support::overridden(other, {"--label-column", "odd"}));
+  const Json eval = evaluated(next);
+  EXPECT_EQ(eval["labels"].size(), 1u);
+  EXPECT_EQ(eval["labels"][0]["label"], "odd");
+  EXPECT_EQ(evaluated(next, {"--annotations", table(), "--label-column", "5"}), eval);
+  expect_success(engine(argv("train --resume", next, "--epochs 3")));
+  EXPECT_EQ(evaluated(next)["labels"][0]["label"], "odd");
+  expect_error(call("eval", next, "--annotations", table(), "--label-column hot"), 65,
+               "rows.csv --label-column hot odd");
+  expect_error(call("eval", next, "--annotations", table(), "--label-column od"), 78,
+               "rows.csv 'od' 'odd'");
+  expect_error(train(test_support::overridden(other, {"--label-column", "c"})), 78,
+               "rows.csv --label-column c input");
+}
+
 TEST_F(MultiLabel, RefusesWhatIsForClassesOnly) {
   expect_error(train(argv("--label-smoothing 0.1")), 78, "--label-smoothing requires");
   expect_error(train(argv("--keep-best accuracy --save-dir", folder_ / "x")), 78,

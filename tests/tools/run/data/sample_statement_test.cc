@@ -134,6 +134,28 @@ TEST(SampleStatement, OfATableHasItsDecimalSignsMarkersAndOddCells) {
   EXPECT_EQ(stated.coding->missing->markers(), std::vector<std::string>{"-999"});
 }
 
+TEST(SampleStatement, HasTheSeparatorThatWasFound) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "t.csv";
+  test_support::write_text(path, "a;kind\n1;x\n2;y\n3;x\n4;y\n");
+  io::DatasetOptions options = csv_options(path);
+  std::string text = sample_statement(io::load_dataset(options), io::Normalization::kUnit);
+  const auto found = [](const std::string& stated) {
+    return read_sample_statement(stated, "x").splits.coding->found_separator;
+  };
+  EXPECT_EQ(found(text), ';');
+  const std::string member = "\"found_separator\":\";\",";
+  ASSERT_NE(text.find(member), std::string::npos) << text;
+  for (const char* bad : {"\"found_separator\":\"auto\",", "\"found_separator\":\"x\","}) {
+    std::string other = text;
+    EXPECT_THROW(found(other.replace(other.find(member), member.size(), bad)), io::DataError);
+  }
+  text.erase(text.find(member), member.size());  // as earlier versions wrote it
+  EXPECT_EQ(found(text), 0);
+  options.csv.separator = ";";
+  EXPECT_EQ(found(sample_statement(io::load_dataset(options), io::Normalization::kUnit)), 0);
+}
+
 TEST(SampleStatement, WithoutMarkersHasThoseOfItsTime) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "t.csv";
