@@ -46,7 +46,7 @@ void expect_equal(const std::vector<io::NamedArray>& found,
 // All ranks find that another one is gone in the first exchange between steps of which `when` is
 // true.
 void fail_once(Rank& rank, const std::function<bool()>& when) {
-  rank.control->before = [&rank, when, failed = false](const backends::Call&) mutable {
+  rank.control->before = [when, failed = false](const backends::Call&) mutable {
     if (failed || !when()) return;
     failed = true;
     throw PeerError("a rank is gone");

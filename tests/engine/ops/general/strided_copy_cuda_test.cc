@@ -35,5 +35,19 @@ TYPED_TEST(StridedCopyCuda, AgreesWithTheHost) {
       }
 }
 
+// More matrices than a launch has blocks, so that a block uses its tile again.
+TYPED_TEST(StridedCopyCuda, ABlockTransposesSeveralTiles) {
+  constexpr std::int64_t kMatrices = 2200, kSide = 8, kEach = kSide * kSide;
+  const Given operands[] = {random_operand({kMatrices * kEach}, 1),
+                            random_operand({kMatrices * kEach}, 2)};
+  const auto [found, expected] =
+      run_on_device<TypeParam>(operands, [&](KernelContext& c, TensorView x, TensorView y) {
+        const Axes<2> axes =
+            axes_of<2>({{kMatrices, {kEach, kEach}}, {kSide, {kSide, 1}}, {kSide, {1, kSide}}});
+        strided_copy(c, {.x = x, .y = y, .axes = axes});
+      });
+  EXPECT_EQ(found[1], expected[1]);
+}
+
 }  // namespace
 }  // namespace engine::ops
