@@ -45,7 +45,7 @@ class OnnxParts {
     return node.outputs[0];
   }
   std::string add_value(OnnxKnown known) {
-    const std::string name = new_name();
+    std::string name = new_name();
     op_.all().values.set(name, std::move(known));
     return name;
   }
@@ -53,8 +53,8 @@ class OnnxParts {
     return add_value(OnnxTensor{.shape = {}, .integers = {}, .reals = {value}, .is_real = true});
   }
   std::string numbers(Numbers values) {
-    return add_value(
-        OnnxTensor{.shape = {std::ssize(values)}, .integers = std::move(values), .reals = {}});
+    const std::int64_t count = std::ssize(values);
+    return add_value(OnnxTensor{.shape = {count}, .integers = std::move(values), .reals = {}});
   }
   std::string reshaped(const std::string& value, Numbers to) {
     return add("Reshape", {value, numbers(std::move(to))});
@@ -88,7 +88,7 @@ struct OnnxHeads {
 
 // Input `index` with a dimension of heads after that of the samples.
 std::string with_heads(OnnxOperator& op, OnnxParts& parts, std::size_t index, bool& are_rows) {
-  const std::string value = parts.add_value(plain_input(op, index));
+  std::string value = parts.add_value(plain_input(op, index));
   const Numbers shape = parts.shape(value);
   are_rows = shape.size() == 3;
   if (shape.size() == 4) return value;

@@ -144,10 +144,10 @@ OnnxConstant in_own_order(OnnxTranslation& all, const std::string& parameter,
   for (const io::StoredTensor* tensor : tensors)
     if (is_read_transposed(all, tensor->name)) turned = tensor;
   for (const io::StoredTensor* tensor : tensors) {
-    const OnnxConstant found{.tensor = tensor,
-                             .origin = OnnxOrigin::kParameter,
-                             .alias = parameter,
-                             .computation = OnnxComputation::kShared};
+    OnnxConstant found{.tensor = tensor,
+                       .origin = OnnxOrigin::kParameter,
+                       .alias = parameter,
+                       .computation = OnnxComputation::kShared};
     const bool is_order = computation_of(all.origins, {}, tensor->name) == OnnxComputation::kOrder;
     if (tensor->name == parameter ||
         (is_order && turned != nullptr && is_transpose(all, found, *turned).value_or(false)))

@@ -142,7 +142,7 @@ OnnxConstant OnnxOperator::constant(std::size_t index) const {
 
 OnnxConstant OnnxOperator::constant(std::size_t index,
                                     const std::vector<std::int64_t>& shape) const {
-  const OnnxConstant found = constant(index);
+  OnnxConstant found = constant(index);
   if (shape_of(found) != shape)
     throw OnnxUnsupported("input " + std::to_string(index) + " has the shape " +
                           onnx_shape_text(shape_of(found)) + ", expected " +

@@ -163,7 +163,7 @@ std::string module_of(const io::ReadNode& node) {
 
 std::optional<OnnxTokens> tokens_of(const std::string& file, const io::ReadValue& input) {
   if (!is_integer_type(input.type_number)) return std::nullopt;
-  Numbers shape = input.shape;
+  std::vector<std::int64_t> shape = input.shape;
   std::ranges::replace(shape, std::int64_t{-1}, kOnnxUnknown);
   if (shape.size() != 2 || shape[1] < 1 || shape[1] > kMaxOnnxExtent)
     throw engine::ModelError(file + ": its input '" + base::escape_text(input.name) +

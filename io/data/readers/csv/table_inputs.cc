@@ -108,6 +108,7 @@ class TableRows : public TableStream {
                           ", which is an input of the model");
     if (answers_.labels.empty()) return columns;
     std::vector<std::string> names;
+    names.reserve(columns.size());
     for (const std::size_t column : columns) names.push_back(found_.title(column));
     const bool by_position = found_.header.empty() && columns.size() == answers_.labels.size();
     if (!by_position && !std::ranges::is_permutation(names, answers_.labels))
