@@ -167,7 +167,11 @@ OnnxActivation translate_nodes(OnnxTranslation& all) {
   if (output.layout == OnnxActivation::Layout::kPlain && output.shape.size() == 2 &&
       output.shape[0] == kOnnxBatch) {
     OnnxOperator last(all, all.graph.nodes.back());
-    output = flattened(last, output);
+    try {
+      output = flattened(last, output);
+    } catch (const OnnxUnsupported& error) {  // e.g. of an unknown number of elements
+      throw engine::ModelError(who + "has the shape " + error.what());
+    }
   }
   if (output.layout == OnnxActivation::Layout::kPlain) {
     OnnxOperator last(all, all.graph.nodes.back());
