@@ -142,6 +142,21 @@ OnnxActivation with_classes_before_positions(OnnxActivation output, std::int64_t
   return output;
 }
 
+// The network's output with one number for each class, for a sample or for each of its positions.
+OnnxActivation as_scores(OnnxTranslation& all, OnnxActivation output) {
+  if (output.shape.size() == 1) {  // a number for each sample
+    output = as_plain(output);
+    output.plain.dims.emplace_back();
+    output = as_special(std::move(output));
+  }
+  if (output.layout != OnnxActivation::Layout::kPlain) return output;
+  OnnxOperator last(all, all.graph.nodes.back());
+  if (output.shape.size() == 2) output = flattened(last, output);
+  if (output.layout == OnnxActivation::Layout::kPlain)
+    output = with_classes_last(last, with_classes_before_positions(output, all.tokens));
+  return output;
+}
+
 }  // namespace
 
 OnnxActivation translate_nodes(OnnxTranslation& all) {
@@ -159,23 +174,10 @@ OnnxActivation translate_nodes(OnnxTranslation& all) {
   if (output.shape.empty() || output.shape[0] != kOnnxBatch)
     throw engine::ModelError(who + "has the shape " + onnx_shape_text(output.shape) +
                              ", expected samples in its first dimension, [batch, ...]");
-  if (output.shape.size() == 1) {  // a number for each sample
-    output = as_plain(output);
-    output.plain.dims.emplace_back();
-    output = as_special(std::move(output));
-  }
-  if (output.layout == OnnxActivation::Layout::kPlain && output.shape.size() == 2 &&
-      output.shape[0] == kOnnxBatch) {
-    OnnxOperator last(all, all.graph.nodes.back());
-    try {
-      output = flattened(last, output);
-    } catch (const OnnxUnsupported& error) {  // e.g. of an unknown number of elements
-      throw engine::ModelError(who + "has the shape " + error.what());
-    }
-  }
-  if (output.layout == OnnxActivation::Layout::kPlain) {
-    OnnxOperator last(all, all.graph.nodes.back());
-    output = with_classes_last(last, with_classes_before_positions(output, all.tokens));
+  try {
+    output = as_scores(all, std::move(output));
+  } catch (const OnnxUnsupported& error) {  // e.g. an unknown number of elements
+    throw engine::ModelError(who + "is not supported: " + error.what());
   }
   if (output.layout == OnnxActivation::Layout::kVector ||
       output.layout == OnnxActivation::Layout::kImage || is_plain_map(output))
