@@ -29,8 +29,8 @@ class Milestones {
   bool evaluates_after_step(bool epoch_end, bool must_evaluate) const;
   // Evaluates and saves if due; evaluates in any case if `must_evaluate` is set.
   void after_step(bool epoch_end, bool must_evaluate);
-  // Called when the other ranks are gone: if the last step is still to be evaluated, the state says
-  // so, and a resumed run does it. Not collective.
+  // Called when the other ranks are gone: marks the evaluation of the last step as pending if it is
+  // due, for a resumed run. Not collective.
   void note_due_evaluation();
   // Returns true if all ranks wait for each other after the next step, at the end of an epoch or of
   // the run or for what is due then.
@@ -50,7 +50,7 @@ class Milestones {
     return is_due(every, context_.progress(), epoch_end);
   }
   bool has_average() const;
-  // What catch_up() does; they return true if there was something to do, and it is done.
+  // The parts of catch_up(). They return true if something was pending and is complete now.
   bool make_up_average();
   bool make_up_evaluation();
   void add_epoch_to_average();

@@ -26,12 +26,11 @@ std::string plain_name(const std::string& name);
 // state's; otherwise buffers are optional, f16, bf16, f32 and f64 are converted, and arrays of
 // types that no model has (u8, i32) are skipped if they are not used. Throws io::DataError that
 // names the array and both shapes (or dtypes, or the missing and the unused names, or two with one
-// plain name). Arrays whose
-// names are `optional` may be missing, unused or of another shape: they are omitted. Returns the
-// omitted and skipped ones, each with the reason. `unread` lists the file's other arrays, for
-// messages. If all are omitted or skipped, it throws unless `may_take_none`. Without `exact`,
-// arrays may also have the names and the shapes of PyTorch's modules: "pos" for "pos.weight", [n,
-// m, 1, 1] for [n, m].
+// plain name). Arrays whose names are `optional` may be missing, unused or of another shape: they
+// are omitted. Returns the omitted and skipped ones, each with the reason. `unread` lists the
+// file's other arrays, for messages. If all are omitted or skipped, it throws unless
+// `may_take_none`. Without `exact`, arrays may also have the names and the shapes of PyTorch's
+// modules: "pos" for "pos.weight", [n, m, 1, 1] for [n, m].
 std::vector<std::string> import_state(
     const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
     ModelState& state, const std::function<bool(const std::string& name)>& optional = {},

@@ -10,7 +10,7 @@ namespace io {
 // Returns the length of a first line "sep=;" with its end, as Excel writes and reads it; 0 if there
 // is none.
 std::size_t separator_line(std::string_view text);
-// Returns true if the file has such a line, also after a byte-order mark.
+// Returns true if the file begins with a separator line, also after a byte-order mark.
 bool names_separator(std::string_view text);
 
 // Returns the character named `wanted`: "tab", "space" (one or more blanks), or the character

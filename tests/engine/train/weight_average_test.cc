@@ -1,5 +1,5 @@
-// What an average over epochs and the best evaluation are worth after a rank was lost at the end of
-// an epoch, or in what follows it.
+// Averages over epochs, evaluations and the best checkpoint after the loss of a rank at the end of
+// an epoch.
 #include "engine/train/weight_average.h"
 
 #include <gtest/gtest.h>
